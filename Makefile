@@ -1,0 +1,38 @@
+# Every target sets up what it needs: .venv with the pinned dependencies.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup test slow check bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+# torch comes first and alone, so that no resolver replaces it by a build with CUDA.
+$(VENV)/.baselines: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[baselines]"
+	@touch $@
+
+test: setup  ## the tests, below twelve minutes on two cores
+	$(BIN)/python -m pytest
+
+slow: setup  ## the wider tiers, below 45 minutes on two cores
+	$(BIN)/python -m pytest -m slow --timeout 2400
+
+check: setup  ## style, types and import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q -n 0 tests/test_imports.py
+
+bench: setup  ## speed ratios, on one pinned core
+	$(BIN)/symbreak bench layers
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .cache

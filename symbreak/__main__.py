@@ -1,0 +1,5 @@
+"""`python -m symbreak` is the console script."""
+
+from symbreak.cli import main
+
+main()

@@ -1,0 +1,162 @@
+"""Names for the parts of a flat vector, and how each part transforms.
+
+A `Layout` assigns every index of an observation or action vector to exactly one named field. A `Symmetry` is a layout
+of the observation and one of the action under the same group: all that a user has to declare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from symbreak.errors import InputError
+from symbreak.symmetry.group import Element, Group, Matrix
+from symbreak.symmetry.rep import Atom, Rep, as_rep
+
+
+@dataclass(frozen=True)
+class Field:
+    """A representation on the given indices of the vector (or, without indices, on those that come next)."""
+
+    rep: Rep | Atom
+    indices: tuple[int, ...] | None = None
+
+
+class Layout:
+    """Ordered named fields that together cover each index of a flat vector once."""
+
+    def __init__(self, fields: Mapping[str, Field | Rep | Atom], size: int | None = None) -> None:
+        if not fields:
+            raise InputError("a layout needs at least one field")
+        self.fields: dict[str, Field] = {}
+        owner: dict[int, str] = {}
+        following = 0
+        for name, value in fields.items():
+            field = value if isinstance(value, Field) else Field(value)
+            rep = as_rep(field.rep)
+            indices = range(following, following + rep.size) if field.indices is None else field.indices
+            indices = tuple(int(i) for i in indices)
+            if len(indices) != rep.size:
+                raise InputError(f"field {name!r} has {len(indices)} indices but its representation {rep} has size {rep.size}")
+            for index in indices:
+                if index < 0 or index in owner:
+                    raise InputError(f"field {name!r}: index {index} is negative or already belongs to {owner.get(index)!r}")
+                owner[index] = name
+            following = max(following, indices[-1] + 1)
+            self.fields[name] = Field(rep, indices)
+        self.size = following if size is None else size
+        missing = sorted(set(range(self.size)) - set(owner))
+        excess = sorted(set(owner) - set(range(self.size)))
+        if missing or excess:
+            raise InputError(f"layout of size {self.size}: indices {missing or excess} belong to {'no field' if missing else 'fields but lie outside'}")
+        groups = {as_rep(field.rep).group for field in self.fields.values()}
+        if len(groups) != 1:
+            raise InputError(f"fields {list(self.fields)} have different groups {sorted(g.name for g in groups)}")
+        self.group: Group = groups.pop()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.fields)
+
+    @cached_property
+    def rep(self) -> Rep:
+        """The sum of the fields' representations; `order` brings the flat vector into its order."""
+        return Rep([block for field in self.fields.values() for block in as_rep(field.rep).blocks])
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """`vector[order]` is the vector in the order of `rep`."""
+        return tuple(i for field in self.fields.values() for i in field.indices or ())
+
+    def matrix(self, element: Element) -> Matrix:
+        """The element's matrix on the flat vector, in the vector's own order."""
+        result = np.zeros((self.size, self.size))
+        result[np.ix_(self.order, self.order)] = self.rep.matrix(element)
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self.fields == other.fields and self.size == other.size
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.fields.items()), self.size))
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}: {field.rep}" for name, field in self.fields.items())
+
+
+class Symmetry:
+    """How a group acts on observations and actions of an environment.
+
+    With `discrete`, the action layout is a permutation of the action numbers.
+    """
+
+    def __init__(
+        self,
+        observation: Layout | Rep | Atom,
+        action: Layout | Rep | Atom,
+        *,
+        discrete: bool = False,
+        name: str = "declared",
+    ) -> None:
+        self.observation = observation if isinstance(observation, Layout) else Layout({"observation": observation})
+        self.action = action if isinstance(action, Layout) else Layout({"action": action})
+        self.discrete = discrete
+        self.name = name
+        if self.observation.group != self.action.group:
+            raise InputError(
+                f"symmetry {name!r}: observation is under {self.observation.group}, action under {self.action.group}"
+            )
+        self.group = self.observation.group
+        if discrete and not self.action.rep.is_permutation:
+            raise InputError(f"symmetry {name!r}: discrete actions need permutations, but the action is {self.action}")
+
+    def action_permutation(self, element: Element) -> np.ndarray:
+        """Entry a is the image of the discrete action a."""
+        if not self.discrete:
+            raise InputError(f"symmetry {self.name!r} has continuous actions; use action.matrix(element)")
+        return np.argmax(self.action.matrix(element), axis=0)
+
+    def require(self, observation_size: int, action_size: int, discrete: bool) -> None:
+        """Refuse an environment whose spaces this symmetry does not describe, showing both sides."""
+        problems = []
+        if observation_size != self.observation.size:
+            described = _describe(self.observation)
+            problems.append(f"the observation has {observation_size} entries, the symmetry {self.observation.size} ({described})")
+        if discrete != self.discrete:
+            kinds = {True: "discrete", False: "continuous"}
+            problems.append(f"the actions are {kinds[discrete]}, the symmetry's {kinds[self.discrete]}")
+        elif action_size != self.action.size:
+            described = _describe(self.action)
+            problems.append(f"the action has {action_size} entries, the symmetry {self.action.size} ({described})")
+        if problems:
+            raise InputError(f"symmetry {self.name!r} does not fit the environment: " + "; ".join(problems))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything the symmetry says; equal exactly when two symmetries act alike."""
+        sha = hashlib.sha256(f"{self.group.name}/{self.discrete}".encode())
+        for layout in (self.observation, self.action):
+            for name, field in layout.fields.items():
+                sha.update(f"{name}{field.indices}{field.rep!r}".encode())
+                for atom in as_rep(field.rep).distinct:
+                    for matrix in (*atom.matrices, *atom.lie):
+                        sha.update(matrix.tobytes())
+        return sha.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Symmetry) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Symmetry({self.name}: {self.group}; observation {self.observation}; action {self.action})"
+
+
+def _describe(layout: Layout) -> str:
+    return ", ".join(f"{name} {len(field.indices or ())}" for name, field in layout.fields.items())
+
