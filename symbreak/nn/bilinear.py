@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbreak.nn.isotypic import Isotypic, isotypic
+from symbreak.nn.isotypic import Isotypic, Rows, isotypic, joined
 from symbreak.nn.keys import Key, named_key
 from symbreak.symmetry.basis import couplings
 from symbreak.symmetry.rep import Rep
@@ -75,36 +75,36 @@ class Bilinear(eqx.Module):
         (side,) = isotypic(self.rep)
         return side.join(self.products(side, side.split(x)))
 
-    def products(self, side: Isotypic, parts: list[Array]) -> list[Array]:
+    def products(self, side: Isotypic, parts: list[Rows]) -> list[Rows]:
         """The same on irreducible coordinates."""
-        result: list[list[Array]] = [[] for _ in side.irreps]
+        result: list[list[Rows]] = [[] for _ in side.irreps]
         for path, weight in zip(product_paths(self.rep), self.weights, strict=True):
             copies = len(weight)
-            first = _cycle(parts[path.first], 0, copies)
-            second = _cycle(parts[path.second], path.shift, copies)
-            result[path.target].append(weight * _couple(path.coupling, first, second))
+            first = [_cycle(row, 0, copies) for row in parts[path.first]]
+            second = [_cycle(row, path.shift, copies) for row in parts[path.second]]
+            result[path.target].append([weight * row for row in _couple(path.coupling, first, second)])
         return [
-            sum(terms[1:], terms[0]) if terms else jnp.zeros_like(part)
-            for terms, part in zip(result, parts, strict=True)
+            [sum(terms[1:], terms[0]) for terms in zip(*rows, strict=True)] if rows else [jnp.zeros_like(row) for row in part]
+            for rows, part in zip(result, parts, strict=True)
         ]
 
 
-def _cycle(part: Array, shift: int, copies: int) -> Array:
+def _cycle(row: Array, shift: int, copies: int) -> Array:
     """Columns shift, shift+1, … taken cyclically; contiguous pieces, since a gather is slow on CPU."""
-    available = part.shape[1]
+    available = row.shape[0]
     pieces, start = [], shift % available
     while copies > 0:
         taken = min(copies, available - start)
-        pieces.append(part[:, start : start + taken])
+        pieces.append(row[start : start + taken])
         copies -= taken
         start = 0
-    return pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=1)
+    return joined(pieces)
 
 
-def _couple(coupling: np.ndarray, first: Array, second: Array) -> Array:
+def _couple(coupling: np.ndarray, first: Rows, second: Rows) -> Rows:
     rows = []
     for matrix in coupling:
         entries = [(i, j) for i, j in np.argwhere(np.abs(matrix) > 1e-12).tolist()]
         terms = [float(matrix[i, j]) * first[i] * second[j] for i, j in entries]
         rows.append(sum(terms[1:], terms[0]))
-    return jnp.stack(rows)
+    return rows

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbreak.nn.isotypic import Isotypic, isotypic
+from symbreak.nn.isotypic import FEWEST_COPIES, Rows, divide_evenly, isotypic, joined
 from symbreak.nn.keys import Key, named_key
 from symbreak.symmetry.basis import Irrep
 from symbreak.symmetry.rep import Rep
@@ -74,12 +74,15 @@ class Equivariant(Linear):
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         entry, leave = isotypic(self.source, self.target)
         parts = entry.split(x)
-        mixed = [jnp.zeros((irrep.size, m), x.dtype) for irrep, m in zip(leave.irreps, leave.multiplicity, strict=True)]
+        mixed = [
+            [jnp.zeros(m, x.dtype)] * irrep.size if m else []
+            for irrep, m in zip(leave.irreps, leave.multiplicity, strict=True)
+        ]
         for index, weight in zip(shared_irreps(self.source, self.target), self.weights, strict=True):
             mixed[index] = _mix(leave.irreps[index], weight, parts[index])
         for index, irrep in enumerate(leave.irreps):
-            if irrep.is_trivial:
-                mixed[index] = mixed[index] + self.bias
+            if irrep.is_trivial and mixed[index]:
+                mixed[index] = [mixed[index][0] + self.bias]
         return leave.join(mixed)
 
 
@@ -90,13 +93,20 @@ def shared_irreps(source: Rep, target: Rep) -> tuple[int, ...]:
     return tuple(i for i in range(len(entry.irreps)) if entry.multiplicity[i] and leave.multiplicity[i])
 
 
-def _mix(irrep: Irrep, weight: Array, part: Array) -> Array:
-    if len(weight) == 1:
-        return part @ weight[0]
-    # Complex or quaternionic type: Σ_k E_kᵀ ⊗ W_k as one real matrix.
+def _mix(irrep: Irrep, weight: Array, rows: Rows) -> Rows:
+    """Σ_k (E_k rows) W_k."""
+    algebra, _, columns = weight.shape
+    if algebra == 1 and (irrep.size == 1 or min(weight.shape[1:]) >= FEWEST_COPIES):
+        return [row @ weight[0] for row in rows]
+    if algebra == 2 and irrep.size == 2:
+        # A product of complex numbers from three real ones.
+        first, second = rows
+        real, imaginary = weight[0], float(irrep.endomorphisms[1, 1, 0]) * weight[1]
+        both = (first + second) @ real
+        return [both - second @ (real + imaginary), both + first @ (imaginary - real)]
     turns = jnp.asarray(irrep.endomorphisms, weight.dtype)
     matrix = jnp.einsum("kij,kmn->jmin", turns, weight).reshape(irrep.size * weight.shape[1], -1)
-    return (part.reshape(-1) @ matrix).reshape(irrep.size, -1)
+    return divide_evenly(joined(rows) @ matrix, columns)
 
 
 class Residual(Linear):
@@ -163,29 +173,13 @@ def reference_matrix(layer: Equivariant) -> tuple[np.ndarray, np.ndarray]:
     """Matrix and bias of an equivariant layer, assembled the slow way in float64; tests compare the layer with it."""
     entry, leave = isotypic(layer.source, layer.target)
 
-    def coordinates(side: Isotypic) -> list[np.ndarray]:
-        """For each irrep the matrix (d, M, size) that reads its coordinates from a vector in component order."""
-        readers = [np.zeros((irrep.size, 0, side.rep.size)) for irrep in side.irreps]
-        start = 0
-        for (atom, count), splitting in zip(side.rep.blocks, side.splittings, strict=True):
-            for index, offset in splitting.pieces:
-                size = side.irreps[index].size
-                reader = np.zeros((size, count, side.rep.size))
-                for copy in range(count):
-                    columns = start + np.arange(atom.size) * count + copy
-                    reader[:, copy, columns] = splitting.transform[offset : offset + size]
-                readers[index] = np.concatenate([readers[index], reader], axis=1)
-            start += atom.size * count
-        return readers
-
     matrix = np.zeros((layer.target.size, layer.source.size))
     bias = np.zeros(layer.target.size)
-    read, write = coordinates(entry), coordinates(leave)
     for index, weight in zip(shared_irreps(layer.source, layer.target), layer.weights, strict=True):
         turns = entry.irreps[index].endomorphisms
-        mixed = np.einsum("kij,kmn,jms->ins", turns, np.asarray(weight, np.float64), read[index])
-        matrix += np.einsum("int,ins->ts", write[index], mixed)
+        mixed = np.einsum("kij,kmn,jms->ins", turns, np.asarray(weight, np.float64), entry.readers[index])
+        matrix += np.einsum("int,ins->ts", leave.readers[index], mixed)
     for index, irrep in enumerate(leave.irreps):
         if irrep.is_trivial:
-            bias += np.einsum("nt,n->t", write[index][0], np.asarray(layer.bias, np.float64))
+            bias += np.einsum("nt,n->t", leave.readers[index][0], np.asarray(layer.bias, np.float64))
     return matrix, bias

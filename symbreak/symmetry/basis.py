@@ -12,10 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from symbreak.symmetry.group import Group, Matrix, frozen
+from symbreak.errors import InputError
+from symbreak.symmetry.elements import Matrix, frozen
+from symbreak.symmetry.group import Group
 from symbreak.symmetry.rep import Atom
 
-RANK_TOLERANCE = 1e-8
+# Singular values below this are zero: above what matrices typed with seven digits leave, below the smallest that a
+# group of a thousand elements can have.
+RANK_TOLERANCE = 1e-4
 
 
 def canonical_basis(vectors: Matrix) -> Matrix:
@@ -31,34 +35,40 @@ def canonical_basis(vectors: Matrix) -> Matrix:
     return np.array(rows).reshape(len(vectors), vectors.shape[1])
 
 
-def _null_space(constraints: Matrix) -> Matrix:
-    _, singular, rows = np.linalg.svd(constraints)
-    rank = int(np.sum(singular > RANK_TOLERANCE * max(1.0, singular[0])))
-    return canonical_basis(rows[rank:])
-
-
 def solve_intertwiners(source: tuple[Matrix, ...], target: tuple[Matrix, ...]) -> Matrix:
-    """All W with target·W = W·source for each pair of images (finite or Lie), orthonormal, as (count, rows, columns)."""
+    """All W with target·W = W·source for each pair of images, finite or Lie: orthonormal, (count, rows, columns)."""
     rows, columns = len(target[0]), len(source[0])
-    constraints = [
-        np.kron(b, np.eye(columns)) - np.kron(np.eye(rows), a.T) for a, b in zip(source, target, strict=True)
-    ]
-    return _null_space(np.concatenate(constraints)).reshape(-1, rows, columns)
+    squares = np.zeros((rows * columns, rows * columns))
+    for a, b in zip(source, target, strict=True):
+        constraint = np.kron(b, np.eye(columns)) - np.kron(np.eye(rows), a.T)
+        squares += constraint.T @ constraint
+    # The eigenvectors span the null space of the stacked constraints, at a tenth of the cost of an SVD.
+    values, vectors = np.linalg.eigh(squares)
+    count = int(np.sum(values < RANK_TOLERANCE**2 * max(1.0, values[-1])))
+    return canonical_basis(vectors[:, :count].T).reshape(-1, rows, columns)
 
 
 @lru_cache(maxsize=4096)
 def intertwiners(source: Atom, target: Atom) -> Matrix:
-    """Orthonormal basis of the equivariant linear maps from `source` to `target`."""
+    """Orthonormal basis of the equivariant linear maps from `source` to `target`, as (count, rows, columns)."""
+    _require_one_group((source, target))
     return frozen(solve_intertwiners(source.matrices + source.lie, target.matrices + target.lie))
 
 
 def group_mean(source: Atom, target: Atom) -> Matrix:
     """The same space for a finite group, spanned by averages of the elementary maps over all elements."""
+    _require_one_group((source, target))
     elements = source.group.elements()
     columns, rows = source.size, target.size
     mean = sum(np.kron(target.matrix(g), source.matrix(g)) for g in elements) / len(elements)
     _, singular, vectors = np.linalg.svd(np.asarray(mean))
     return canonical_basis(vectors[singular > 0.5]).reshape(-1, rows, columns)
+
+
+def _require_one_group(atoms: tuple[Atom, ...]) -> None:
+    if len({atom.group for atom in atoms}) > 1:
+        described = ", ".join(f"{atom.name} of {atom.group}" for atom in atoms)
+        raise InputError(f"maps between representations of different groups ({described}): use atoms of one group")
 
 
 # --- irreducible pieces ------------------------------------------------------------------------------------------
@@ -92,9 +102,9 @@ class Splitting:
     pieces: tuple[tuple[int, int], ...]
 
 
-def _commuting_symmetric(atom: Atom) -> Matrix:
-    """A symmetric matrix that commutes with the atom and has no eigenvalue in common between two irreducible parts."""
-    legacy = np.random.RandomState(0)  # noqa: NPY002 - the only NumPy generator whose stream is frozen for ever
+def _commuting_symmetric(atom: Atom, seed: int) -> Matrix:
+    """A random symmetric matrix that commutes with the atom; its eigenspaces are, almost surely, irreducible."""
+    legacy = np.random.RandomState(seed)  # the only NumPy generator whose stream is frozen for ever
     start = legacy.standard_normal((atom.size, atom.size))
     start = start + start.T
     if atom.group.is_finite:
@@ -108,9 +118,26 @@ def _commuting_symmetric(atom: Atom) -> Matrix:
 @lru_cache(maxsize=1024)
 def irreducible_subspaces(atom: Atom) -> tuple[Matrix, ...]:
     """Orthonormal columns of each irreducible invariant subspace."""
-    values, vectors = np.linalg.eigh(_commuting_symmetric(atom))
-    borders = np.flatnonzero(np.diff(values) > 1e-7 * max(1.0, np.abs(values).max())) + 1
-    return tuple(frozen(canonical_basis(part.T).T) for part in np.split(vectors, borders, axis=1))
+    for seed in range(0, 16, 2):
+        values, vectors = np.linalg.eigh(_commuting_symmetric(atom, seed))
+        borders = np.flatnonzero(np.diff(values) > 1e-5 * max(1.0, np.abs(values).max())) + 1
+        subspaces = np.split(vectors, borders, axis=1)
+        # Two pieces may meet in one eigenvalue by chance: a second matrix tells them apart, and a new draw parts them.
+        witness = _commuting_symmetric(atom, seed + 1)
+        if all(_is_irreducible(atom, subspace, witness) for subspace in subspaces):
+            return tuple(frozen(canonical_basis(subspace.T).T) for subspace in subspaces)
+    raise InputError(
+        f"{atom} of {atom.group} cannot be split into irreducible parts: give its matrices with more digits"
+    )
+
+
+def _is_irreducible(atom: Atom, subspace: Matrix, witness: Matrix) -> bool:
+    inside = subspace.T @ witness @ subspace
+    scale = 1e-4 * max(1.0, np.abs(witness).max())
+    if np.abs(inside - np.eye(len(inside)) * inside[0, 0]).max() > scale:
+        return False
+    moved = [m @ subspace for m in (*atom.matrices, *atom.lie)]
+    return all(np.abs(m - subspace @ (subspace.T @ m)).max() < 1e-4 * max(1.0, np.abs(m).max()) for m in moved)
 
 
 def _images(atom: Atom, subspace: Matrix) -> tuple[Matrix, ...]:
@@ -126,8 +153,19 @@ def _make_irrep(group: Group, images: tuple[Matrix, ...]) -> Irrep:
     others = canonical_basis(vectors[: int(np.sum(singular > 0.5))])
     endomorphisms = np.concatenate([identity[None], others]).reshape(-1, size, size) * np.sqrt(size)
     finite = len(group.matrices)
-    trivial = size == 1 and all(np.allclose(m, 1) for m in images[:finite]) and not np.any(images[finite:])
+    fixed = [m - 1 for m in images[:finite]] + list(images[finite:])
+    trivial = size == 1 and all(np.abs(m).max() < RANK_TOLERANCE for m in fixed)
     return Irrep(images, frozen(endomorphisms), trivial)
+
+
+def _find(irreps: list[Irrep], images: tuple[Matrix, ...]) -> tuple[int, Matrix]:
+    """Which irrep has these images, and the orthogonal map from it to them; a new number if none has."""
+    for index, irrep in enumerate(irreps):
+        if irrep.size == len(images[0]):
+            maps = solve_intertwiners(irrep.images, images)
+            if len(maps):
+                return index, maps[0] * np.sqrt(irrep.size)
+    return len(irreps), np.eye(len(images[0]))
 
 
 @lru_cache(maxsize=1024)
@@ -137,21 +175,17 @@ def split_into_irreducibles(atoms: tuple[Atom, ...]) -> tuple[tuple[Irrep, ...],
     Equivalent pieces, of one atom or of several, have equal matrices after the change of basis; the first one seen sets
     them. The result therefore depends only on the sequence of atoms.
     """
+    _require_one_group(atoms)
     irreps: list[Irrep] = []
     splittings: dict[Atom, Splitting] = {}
     for atom in dict.fromkeys(atoms):
         rows, pieces, start = [], [], 0
         for subspace in irreducible_subspaces(atom):
             images = _images(atom, subspace)
-            for index, irrep in enumerate(irreps):
-                maps = solve_intertwiners(irrep.images, images) if irrep.size == len(images[0]) else []
-                if len(maps):
-                    aligned = subspace @ maps[0] * np.sqrt(irrep.size)
-                    break
-            else:
-                index, aligned = len(irreps), subspace
+            index, alignment = _find(irreps, images)
+            if index == len(irreps):
                 irreps.append(_make_irrep(atom.group, images))
-            rows.append(aligned.T)
+            rows.append((subspace @ alignment).T)
             pieces.append((index, start))
             start += irreps[index].size
         splittings[atom] = Splitting(frozen(np.concatenate(rows)), tuple(pieces))

@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import expm
+from numpy.typing import ArrayLike
 
 from symbreak.errors import InputError
 
 Matrix = np.ndarray
+# Matrices as a user gives them: a list of arrays or of nested lists, or one stacked array.
+Matrices = Sequence[ArrayLike] | np.ndarray
 Word = tuple[tuple[int, int], ...]  # (generator, power) pairs whose product is the identity
 
 LARGEST_FINITE_ORDER = 1024
-# Matrices closer than this are the same element. Users type matrices with seven digits, and the error grows with the
-# length of a product; two different elements of a group of up to a thousand differ by far more.
-SAME_ELEMENT = 1e-3
+# Matrices closer than this (root of summed squares) are the same element. Users type matrices with seven digits, and
+# the error grows with the length of a product; different elements of a group of a thousand differ by far more, and so
+# do, within as many powers, the turns by an angle that never comes back.
+SAME_ELEMENT = 2e-5
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def frozen(matrix: Matrix) -> Matrix:
     return copy
 
 
-def frozen_squares(matrices: Sequence[Matrix], what: str) -> tuple[Matrix, ...]:
+def frozen_squares(matrices: Matrices, what: str) -> tuple[Matrix, ...]:
     """Read-only float64 copies of what a user gave; refused unless each is a square matrix of real numbers."""
     copies = []
     for i, matrix in enumerate(matrices):
@@ -58,6 +61,12 @@ def frozen_squares(matrices: Sequence[Matrix], what: str) -> tuple[Matrix, ...]:
     return tuple(copies)
 
 
+def exponential(generator: Matrix) -> Matrix:
+    """exp of a skew-symmetric matrix: orthogonal, to the last digit."""
+    frequencies, vectors = np.linalg.eigh(1j * generator)
+    return np.real((vectors * np.exp(-1j * frequencies)) @ vectors.conj().T)
+
+
 def evaluate(matrices: Sequence[Matrix], lie: Sequence[Matrix], element: Element, size: int) -> Matrix:
     """The matrix of an element in the representation with these generator images."""
     result = np.eye(size)
@@ -65,7 +74,7 @@ def evaluate(matrices: Sequence[Matrix], lie: Sequence[Matrix], element: Element
         if isinstance(step, int):
             result = result @ matrices[step]
         else:
-            result = result @ expm(sum((c * m for c, m in zip(step, lie, strict=True)), np.zeros((size, size))))
+            result = result @ exponential(np.einsum("k,kij->ij", np.array(step), np.array(lie)))
     return result
 
 
@@ -79,27 +88,23 @@ class Enumeration:
     elements: tuple[Element, ...]
     matrices: tuple[Matrix, ...]
     right: np.ndarray
+    parents: np.ndarray  # element_j is element_parents[j, 0] · generator_parents[j, 1], for every j but the identity
 
     def table(self) -> np.ndarray:
         """Entry (i, j) is the index of element_i · element_j."""
-        table = np.empty((len(self.elements), len(self.elements)), dtype=int)
-        position = {element: i for i, element in enumerate(self.elements)}
-        for j, element in enumerate(self.elements):
-            if not element.steps:
-                table[:, j] = np.arange(len(self.elements))
-            else:
-                *before, last = element.steps  # a shorter product, so its column is already there
-                table[:, j] = self.right[table[:, position[Element(tuple(before))]], last]
-        return table
+        columns = [np.arange(len(self.elements))]
+        for parent, generator in self.parents[1:]:
+            columns.append(self.right[columns[parent], generator])
+        return np.stack(columns, axis=1)
 
 
 def enumerate_products(generators: Sequence[Matrix], size: int, what: str) -> Enumeration:
     """Every element that the generators give; refused when there are more than a finite group should have."""
-    legacy = np.random.RandomState(0)  # noqa: NPY002 - the only NumPy generator whose stream is frozen for ever
+    legacy = np.random.RandomState(0)  # the only NumPy generator whose stream is frozen for ever
     probe = legacy.standard_normal((size, size))
     # One number per matrix finds the few candidates without comparing with every matrix found so far.
-    reach = SAME_ELEMENT * np.abs(probe).sum()
-    elements, matrices, numbers = [Element()], [np.eye(size)], [float(np.trace(probe))]
+    reach = SAME_ELEMENT * np.linalg.norm(probe)
+    elements, matrices, numbers, parents = [Element()], [np.eye(size)], [float(np.trace(probe))], [(0, 0)]
     right: list[list[int]] = []
     while len(right) < len(elements):
         here = len(right)
@@ -108,12 +113,13 @@ def enumerate_products(generators: Sequence[Matrix], size: int, what: str) -> En
             matrix = matrices[here] @ generator
             number = float(np.sum(probe * matrix))
             near = np.flatnonzero(np.abs(np.array(numbers) - number) <= reach)
-            known = next((int(i) for i in near if np.abs(matrices[i] - matrix).max() < SAME_ELEMENT), None)
+            known = next((int(i) for i in near if np.linalg.norm(matrices[i] - matrix) < SAME_ELEMENT), None)
             if known is None:
                 known = len(elements)
                 elements.append(elements[here] @ Element((j,)))
                 matrices.append(matrix)
                 numbers.append(number)
+                parents.append((here, j))
             if known >= LARGEST_FINITE_ORDER:
                 raise InputError(
                     f"{what}: the generators give more than {LARGEST_FINITE_ORDER} elements; "
@@ -121,7 +127,8 @@ def enumerate_products(generators: Sequence[Matrix], size: int, what: str) -> En
                 )
             row.append(known)
         right.append(row)
-    return Enumeration(tuple(elements), tuple(matrices), np.array(right, dtype=int).reshape(len(elements), -1))
+    right_table = np.array(right, dtype=int).reshape(len(elements), -1)
+    return Enumeration(tuple(elements), tuple(matrices), right_table, np.array(parents))
 
 
 def period(generator: Matrix) -> float | None:
@@ -134,20 +141,19 @@ def period(generator: Matrix) -> float | None:
     return 2 * math.pi / common if common > 10 * smallest else None
 
 
-def random_turns(circle: tuple[int, ...], lie: Sequence[Matrix], rng: np.random.Generator) -> list[tuple[float, ...]]:
+def random_turns(
+    circle: tuple[int, ...], periods: Sequence[float | None], rng: np.random.Generator
+) -> list[tuple[float, ...]]:
     """Lie coefficients whose exponentials multiply to a random element of one compact factor."""
-
-    def spread(values: np.ndarray) -> tuple[float, ...]:
-        coefficients = np.zeros(len(lie))
-        coefficients[list(circle)] = values
-        return tuple(coefficients.tolist())
-
     if len(circle) == 1:
-        half = (period(lie[circle[0]]) or 2 * math.pi) / 2
-        return [spread(rng.uniform(-half, half, 1))]
-    if len(circle) == 3:  # a uniformly distributed unit quaternion as a rotation vector
+        half = (periods[circle[0]] or 2 * math.pi) / 2
+        turns = rng.uniform(-half, half, size=(1, 1))
+    elif len(circle) == 3:  # a uniformly distributed unit quaternion as a rotation vector
         quaternion = rng.normal(size=4)
-        quaternion /= np.linalg.norm(quaternion)
-        angle = 2 * np.arctan2(np.linalg.norm(quaternion[1:]), quaternion[0])
-        return [spread(angle * quaternion[1:] / max(np.linalg.norm(quaternion[1:]), 1e-300))]
-    return [spread(rng.normal(size=len(circle)) * np.pi) for _ in range(4)]
+        length = np.linalg.norm(quaternion[1:])
+        turns = 2 * np.arctan2(length, quaternion[:1])[:, None] * quaternion[1:] / max(length, 1e-300)
+    else:
+        turns = rng.normal(size=(4, len(circle))) * math.pi
+    coefficients = np.zeros((len(turns), len(periods)))
+    coefficients[:, list(circle)] = turns
+    return [tuple(row) for row in coefficients.tolist()]

@@ -1,82 +1,73 @@
 """Groups, given by what generates them.
 
-A group is a set of matrices: finitely many *generators*, and for continuous groups a basis of the Lie algebra. An
-element is a product of generators and exponentials, kept as the recipe (`Element`) rather than as a matrix, so that
-every representation of the group can read it. Any other representation must satisfy the same *relations*; they are
-checked in float64 when a representation is made.
+A group is a set of matrices: finitely many *generators*, and for continuous groups a basis of the Lie algebra. Any
+other representation must satisfy the same *relations*; they are checked in float64 when a representation is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+import operator
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import block_diag
 
 from symbreak.errors import InputError
-from symbreak.symmetry.relations import LARGEST_FINITE_ORDER, check_representation, evaluate, require_orthogonal
+from symbreak.symmetry.elements import (
+    Element,
+    Enumeration,
+    Matrices,
+    Matrix,
+    Word,
+    enumerate_products,
+    frozen_squares,
+    period,
+    random_turns,
+)
+from symbreak.symmetry.relations import check_representation, crossings, require_orthogonal, words_from_table
 
 if TYPE_CHECKING:
     from symbreak.symmetry.rep import Atom
-
-Matrix = np.ndarray
-Word = tuple[tuple[int, int], ...]  # (generator, power) pairs whose product is the identity
-
-
-@dataclass(frozen=True)
-class Element:
-    """A product of steps, leftmost applied last; a step is a generator's index or Lie-algebra coefficients."""
-
-    steps: tuple[int | tuple[float, ...], ...] = ()
-
-    def __matmul__(self, other: Element) -> Element:
-        return Element(self.steps + other.steps)
-
-
-def frozen(matrix: Matrix) -> Matrix:
-    """A read-only float64 copy, safe to share and to hash."""
-    copy = np.array(matrix, dtype=np.float64)
-    copy += 0.0  # turns -0.0 into 0.0, so that equal matrices have equal bytes
-    copy.setflags(write=False)
-    return copy
 
 
 class Group:
     """Generators and Lie-algebra generators with the relations that every representation must satisfy.
 
-    `matrices` must be a faithful representation: the group *is* the group of these matrices. Without `relations` the
-    whole multiplication table of a finite group is used, which is always enough.
+    `matrices` must be a faithful representation: the group *is* the group of these matrices. `relations`, where given,
+    must define the group; without them its whole multiplication table is used, which is always enough. `circles` says
+    which Lie generators belong to one compact factor (one: a circle, three: rotations of space), for `sample` alone.
     """
 
     def __init__(
         self,
         name: str,
-        matrices: Sequence[Matrix] = (),
+        matrices: Matrices = (),
         *,
-        lie: Sequence[Matrix] = (),
+        lie: Matrices = (),
         relations: Sequence[Word] = (),
         circles: Sequence[tuple[int, ...]] | None = None,
         factors: tuple[Group, ...] = (),
     ) -> None:
         self.name = name
         self.factors = factors
-        self.matrices = tuple(frozen(matrix) for matrix in matrices)
-        self.lie = tuple(frozen(matrix) for matrix in lie)
-        # Which Lie generators form one compact factor: needed only to draw uniformly distributed elements.
+        what = f"group {name!r}"
+        self.matrices = frozen_squares(matrices, what)
+        self.lie = frozen_squares(lie, f"{what}, Lie generators")
+        shapes = {m.shape for m in (*self.matrices, *self.lie)}
+        if len(shapes) != 1:
+            raise InputError(f"{what}: give at least one generator, all of one size; got shapes {sorted(shapes)}")
+        self.size = next(iter(shapes))[0]
         self.circles = tuple(circles) if circles is not None else tuple((i,) for i in range(len(lie)))
-        everything = self.matrices + self.lie
-        if not everything:
-            raise InputError(f"group {name!r} has no generators: give at least one matrix")
-        self.size = everything[0].shape[0]
-        for matrix in everything:
-            if matrix.shape != (self.size, self.size):
-                raise InputError(f"group {name!r}: generator shapes {[m.shape for m in everything]} differ; make them equal")
-        self.relations = tuple(relations)
-        require_orthogonal(self, self.matrices, self.lie, f"group {name!r}")
-        check_representation(self, self.matrices, self.lie, f"group {name!r}")
+        if sorted(i for circle in self.circles for i in circle) != list(range(len(lie))):
+            raise InputError(f"{what}: circles {self.circles} must name each of the {len(lie)} Lie generators once")
+        require_orthogonal(self, self.matrices, self.lie, what)
+        if self.lie and np.linalg.svd([m.ravel() for m in self.lie], compute_uv=False).min() < 1e-3:
+            raise InputError(f"{what}: Lie generators are zero or depend on each other; leave out or rescale one")
+        self.relations = tuple(relations) or words_from_table(self._enumeration)
+        self.periods = tuple(period(generator) for generator in self.lie)
+        self.crossings = crossings(self._enumeration, self.lie)
+        check_representation(self, self.matrices, self.lie, what)
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
@@ -106,35 +97,13 @@ class Group:
         return tuple(Element((i,)) for i in range(len(self.matrices))) + turns
 
     @cached_property
+    def _enumeration(self) -> Enumeration:
+        return enumerate_products(self.matrices, self.size, f"group {self.name!r}")
+
+    @property
     def discrete(self) -> tuple[Element, ...]:
         """All products of the finite generators, identity first, found breadth first."""
-        return tuple(self._found.values())
-
-    @cached_property
-    def _found(self) -> dict[bytes, Element]:
-        found: dict[bytes, Element] = {}
-        frontier = [(np.eye(self.size), Element())]
-        while frontier:
-            matrix, element = frontier.pop(0)
-            key = _rounded(matrix)
-            if key in found:
-                continue
-            found[key] = element
-            if len(found) > LARGEST_FINITE_ORDER:
-                raise InputError(
-                    f"group {self.name!r}: the generators give more than {LARGEST_FINITE_ORDER} elements; "
-                    "check them, or describe a continuous group by Lie generators"
-                )
-            frontier += [(matrix @ m, element @ Element((i,))) for i, m in enumerate(self.matrices)]
-        return found
-
-    @cached_property
-    def _position(self) -> dict[bytes, int]:
-        return {key: i for i, key in enumerate(self._found)}
-
-    def index(self, matrix: Matrix) -> int:
-        """Which of the `discrete` elements has this base matrix."""
-        return self._position[_rounded(matrix)]
+        return self._enumeration.elements
 
     def elements(self) -> tuple[Element, ...]:
         """Every element of a finite group, identity first."""
@@ -146,18 +115,18 @@ class Group:
         """A uniformly distributed element (for Lie groups of unknown kind: a product of random turns)."""
         element = self.discrete[int(rng.integers(len(self.discrete)))]
         for circle in self.circles:
-            for coefficients in _random_turns(circle, len(self.lie), rng):
+            for coefficients in random_turns(circle, self.periods, rng):
                 element = element @ Element((coefficients,))
         return element
 
     def table(self) -> np.ndarray:
         """Multiplication table of a finite group: entry (i, j) is the index of element_i · element_j."""
-        matrices = [evaluate(self.matrices, self.lie, g, self.size) for g in self.elements()]
-        return np.array([[self.index(a @ b) for b in matrices] for a in matrices])
+        self.elements()
+        return self._enumeration.table()
 
     # --- atoms -------------------------------------------------------------------------------------------------
 
-    def atom(self, name: str, matrices: Sequence[Matrix] = (), lie: Sequence[Matrix] = ()) -> Atom:
+    def atom(self, name: str, matrices: Matrices = (), lie: Matrices = ()) -> Atom:
         """Any orthogonal representation, one matrix per generator; refused unless it satisfies the relations."""
         from symbreak.symmetry.rep import Atom
 
@@ -189,51 +158,67 @@ class Group:
         """The permutation of a finite group's own elements by multiplication from the left."""
         table = self.table()
         images = []
-        for generator in self.matrices:
+        for element in self._enumeration.right[0]:  # where the generators stand among the elements
             image = np.zeros(table.shape)
-            image[table[self.index(generator)], np.arange(len(table))] = 1.0
+            image[table[element], np.arange(len(table))] = 1.0
             images.append(image)
         return self.atom("regular", images)
 
     def rotation(self, frequency: int = 1) -> Atom:
-        """Plane rotation `frequency` times as fast as the group's own; for C(n), D(n) and SO(2)."""
-        images, lie = [], []
-        for matrix in self.matrices:
-            if self.size == 2 and self.name.startswith("D"):
-                reflection = np.linalg.det(matrix) < 0
-                angle = 0.0 if reflection else frequency * np.arctan2(matrix[1, 0], matrix[0, 0])
-                images.append(_turn(angle) @ (np.diag([1.0, -1.0]) if reflection else np.eye(2)))
-            else:
-                images.append(_turn(2 * np.pi * frequency / self.order))
-        for _ in self.lie:
-            lie.append(frequency * _QUARTER)
-        if len(images) + len(lie) > 2 or (self.lie and self.size != 2):
-            raise InputError(f"group {self.name!r} has no plane rotations: use atom(name, matrices)")
-        return self.atom(f"rotation({frequency})", images, lie)
+        """Plane rotation `frequency` times as fast as the group's own; for C(n), D(n), SO(2) and other plane groups."""
+        if self.is_finite and len(self.matrices) == 1:
+            images = [turn(2 * np.pi * frequency / self.order)]
+        elif self.size == 2:
+            # A generator is a turn, or a turn after the reflection of the second axis.
+            angles = [frequency * np.arctan2(m[1, 0], m[0, 0]) for m in self.matrices]
+            mirrors = [np.diag([1.0, np.sign(np.linalg.det(m))]) for m in self.matrices]
+            images = [turn(angle) @ mirror for angle, mirror in zip(angles, mirrors, strict=True)]
+        else:
+            raise InputError(f"group {self.name!r} has no plane rotations of its own: use atom(name, matrices)")
+        return self.atom(f"rotation({frequency})", images, [frequency * m for m in self.lie])
 
     def permutation(
         self, name: str, permutations: Sequence[Sequence[int]], signs: Sequence[Sequence[float]] | None = None
     ) -> Atom:
         """(ρx)[i] = sign[i]·x[permutation[i]], one permutation (and optionally one row of ±1) per generator."""
+        what = f"atom {name!r}"
+        count = len(self.matrices)
+        if not count or len(permutations) != count or (signs is not None and len(signs) != count):
+            given = f"{len(permutations)} permutations and {'no' if signs is None else len(signs)} rows of signs"
+            raise InputError(f"{what}: got {given} for the {count} finite generators of {self.name}; give one each")
         images = []
         for i, permutation in enumerate(permutations):
-            if sorted(permutation) != list(range(len(permutation))):
-                raise InputError(f"atom {name!r}: {list(permutation)} is no permutation of 0..{len(permutation) - 1}")
-            sign = np.ones(len(permutation)) if signs is None else np.asarray(signs[i], dtype=float)
-            if sign.shape != (len(permutation),) or not np.all(np.abs(sign) == 1):
-                raise InputError(f"atom {name!r}: signs {sign.tolist()} must be {len(permutation)} entries of +1 or -1")
-            images.append(sign[:, None] * np.eye(len(permutation))[list(permutation)])
-        return self.atom(name, images, [np.zeros((len(permutations[0]),) * 2) for _ in self.lie])
+            if np.ndim(permutation) != 1:
+                raise InputError(
+                    f"{what}: {permutation!r} is no list; give one list of indices per generator: [[1, 0]]"
+                )
+            places = [operator.index(place) for place in permutation]
+            if sorted(places) != list(range(len(places))):
+                raise InputError(f"{what}: {places} is no permutation of 0..{len(places) - 1}; name each index once")
+            sign = np.ones(len(places)) if signs is None else np.asarray(signs[i], dtype=float)
+            if sign.shape != (len(places),) or not np.all(np.abs(sign) == 1):
+                raise InputError(f"{what}: signs {sign.tolist()} must be {len(places)} entries of +1 or -1")
+            images.append(sign[:, None] * np.eye(len(places))[places])
+        return self.atom(name, images, [np.zeros_like(images[0]) for _ in self.lie])
 
     def mirrored(
-        self, joints: Sequence[str], swap: dict[str, str], flip: Sequence[str] = (), name: str = "joints"
+        self, joints: Sequence[str], swap: Mapping[str, str], flip: Sequence[str] = (), name: str = "joints"
     ) -> Atom:
-        """Joints by name under one reflection: `swap` exchanges name parts, joints containing a `flip` part change sign.
+        """Joints by name under a reflection: `swap` exchanges parts of names; joints with a `flip` part change sign.
 
-        `mirrored(["L_hip", "R_hip"], swap={"L_": "R_"}, flip=["hip"])` sends the left hip to minus the right one.
+        `mirrored(["L_hip", "R_hip"], swap={"L_": "R_"}, flip=["hip"])` sends the left hip to minus the right one. A
+        part that occurs in no joint is refused, because it is more likely misspelled than meant.
         """
+        flips = [flip] if isinstance(flip, str) else list(flip)
         exchange = {**swap, **{new: old for old, new in swap.items()}}
         position = {joint: i for i, joint in enumerate(joints)}
+        if len(position) != len(joints):
+            raise InputError(f"atom {name!r}: a joint is named twice in {list(joints)}; name each once")
+        for part in (*exchange, *flips):
+            if not any(part in joint for joint in joints):
+                raise InputError(
+                    f"atom {name!r}: {part!r} occurs in none of the joints {list(joints)}; check its spelling"
+                )
         permutation = []
         for joint in joints:
             part = next((part for part in exchange if part in joint), None)
@@ -241,12 +226,12 @@ class Group:
             if image not in position:
                 raise InputError(f"joint {joint!r} should be mirrored to {image!r}, which is not among {list(joints)}")
             permutation.append(position[image])
-        signs = [-1.0 if any(part in joint for part in flip) else 1.0 for joint in joints]
+        signs = [-1.0 if any(part in joint for part in flips) else 1.0 for joint in joints]
         return self.permutation(name, [permutation], [signs])
 
     def lift(self, factor: int, atom: Atom) -> Atom:
         """An atom of one factor of a product, as an atom of the product on which the other factor does nothing."""
-        if len(self.factors) != 2 or atom.group != self.factors[factor]:
+        if not self.factors or factor not in (0, 1) or atom.group != self.factors[factor]:
             raise InputError(f"{atom.name!r} is an atom of {atom.group}, which is not factor {factor} of {self}")
         one, zero = np.eye(atom.size), np.zeros((atom.size, atom.size))
         other = self.factors[1 - factor]
@@ -256,81 +241,6 @@ class Group:
         return self.atom(atom.name, [*matrices, *atom.matrices], [*lie, *atom.lie])
 
 
-_QUARTER = np.array([[0.0, -1.0], [1.0, 0.0]])
-
-
-def _rounded(matrix: Matrix) -> bytes:
-    return (np.round(matrix, 5) + 0.0).tobytes()
-
-
-def _turn(angle: float) -> Matrix:
+def turn(angle: float) -> Matrix:
+    """The rotation of the plane by an angle."""
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-
-
-def _random_turns(circle: tuple[int, ...], size: int, rng: np.random.Generator) -> list[tuple[float, ...]]:
-    """Lie coefficients whose exponentials multiply to a random element of one compact factor."""
-
-    def spread(values: np.ndarray) -> tuple[float, ...]:
-        coefficients = np.zeros(size)
-        coefficients[list(circle)] = values
-        return tuple(coefficients.tolist())
-
-    if len(circle) == 1:
-        return [spread(rng.uniform(-np.pi, np.pi, 1))]
-    if len(circle) == 3:  # a uniformly distributed unit quaternion as a rotation vector
-        quaternion = rng.normal(size=4)
-        quaternion /= np.linalg.norm(quaternion)
-        angle = 2 * np.arctan2(np.linalg.norm(quaternion[1:]), quaternion[0])
-        return [spread(angle * quaternion[1:] / max(np.linalg.norm(quaternion[1:]), 1e-300))]
-    return [spread(rng.normal(size=len(circle)) * np.pi) for _ in range(4)]
-
-
-# --- the usual groups --------------------------------------------------------------------------------------------
-
-
-@lru_cache
-def C(n: int) -> Group:
-    """Cyclic group of n elements; its base representation shifts coordinates, (ρx)_i = x_{i-1}."""
-    if n < 2:
-        raise InputError(f"C({n}): a cyclic group needs n ≥ 2")
-    return Group(f"C{n}", [np.roll(np.eye(n), 1, axis=0)], relations=[((0, n),)])
-
-
-def Z(n: int) -> Group:
-    """The same as C(n)."""
-    return C(n)
-
-
-@lru_cache
-def D(n: int) -> Group:
-    """Symmetries of the regular n-gon (2n elements): rotation and reflection of the plane."""
-    if n < 3:
-        raise InputError(f"D({n}): a dihedral group needs n ≥ 3; use Z(2) or a product for smaller ones")
-    words: list[Word] = [((0, n),), ((1, 2),), ((0, 1), (1, 1), (0, 1), (1, 1))]
-    return Group(f"D{n}", [_turn(2 * np.pi / n), np.diag([1.0, -1.0])], relations=words)
-
-
-@lru_cache
-def SO2() -> Group:
-    """Rotations of the plane."""
-    return Group("SO(2)", lie=[_QUARTER], circles=[(0,)])
-
-
-@lru_cache
-def SO3() -> Group:
-    """Rotations of space; Lie generators turn about x, y and z."""
-    lie = np.zeros((3, 3, 3))
-    for i, j, k in [(0, 1, 2), (1, 2, 0), (2, 0, 1)]:
-        lie[i, k, j], lie[i, j, k] = 1.0, -1.0
-    return Group("SO(3)", lie=list(lie), circles=[(0, 1, 2)])
-
-
-@lru_cache
-def product(first: Group, second: Group) -> Group:
-    """Direct product: the elements of both groups, acting on separate coordinates and commuting."""
-    one, two = np.eye(first.size), np.eye(second.size)
-    zero_one, zero_two = np.zeros_like(one), np.zeros_like(two)
-    matrices = [block_diag(m, two) for m in first.matrices] + [block_diag(one, m) for m in second.matrices]
-    lie = [block_diag(m, zero_two) for m in first.lie] + [block_diag(zero_one, m) for m in second.lie]
-    circles = list(first.circles) + [tuple(i + len(first.lie) for i in circle) for circle in second.circles]
-    return Group(f"{first.name}×{second.name}", matrices, lie=lie, circles=circles, factors=(first, second))

@@ -7,6 +7,7 @@ of the observation and one of the action under the same group: all that a user h
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from symbreak.errors import InputError
-from symbreak.symmetry.group import Element, Group, Matrix
+from symbreak.symmetry.elements import Element, Matrix
+from symbreak.symmetry.group import Group
 from symbreak.symmetry.rep import Atom, Rep, as_rep
 
 
@@ -37,25 +39,37 @@ class Layout:
         following = 0
         for name, value in fields.items():
             field = value if isinstance(value, Field) else Field(value)
+            if not isinstance(field.rep, Rep | Atom):
+                raise InputError(f"field {name!r} is {field.rep!r}: give an atom, a sum of atoms, or a Field of one")
             rep = as_rep(field.rep)
             indices = range(following, following + rep.size) if field.indices is None else field.indices
-            indices = tuple(int(i) for i in indices)
+            indices = tuple(operator.index(i) for i in indices)
             if len(indices) != rep.size:
-                raise InputError(f"field {name!r} has {len(indices)} indices but its representation {rep} has size {rep.size}")
+                raise InputError(
+                    f"field {name!r} has {len(indices)} indices {indices} but its representation {rep} has size "
+                    f"{rep.size}; give as many"
+                )
             for index in indices:
-                if index < 0 or index in owner:
-                    raise InputError(f"field {name!r}: index {index} is negative or already belongs to {owner.get(index)!r}")
+                if index in owner:
+                    raise InputError(
+                        f"field {name!r}: index {index} already belongs to field {owner[index]!r}; use it once"
+                    )
+                if index < 0:
+                    raise InputError(f"field {name!r}: index {index} is negative; count from 0")
                 owner[index] = name
-            following = max(following, indices[-1] + 1)
+            following = max(owner) + 1
             self.fields[name] = Field(rep, indices)
         self.size = following if size is None else size
-        missing = sorted(set(range(self.size)) - set(owner))
-        excess = sorted(set(owner) - set(range(self.size)))
-        if missing or excess:
-            raise InputError(f"layout of size {self.size}: indices {missing or excess} belong to {'no field' if missing else 'fields but lie outside'}")
+        missing = [i for i in range(self.size) if i not in owner]
+        if missing:
+            raise InputError(f"layout of size {self.size}: indices {missing} belong to no field of {list(self.fields)}")
+        excess = {i: name for i, name in sorted(owner.items()) if i >= self.size}
+        if excess:
+            raise InputError(f"layout of size {self.size}: indices {excess} lie outside; make the layout larger")
         groups = {as_rep(field.rep).group for field in self.fields.values()}
         if len(groups) != 1:
-            raise InputError(f"fields {list(self.fields)} have different groups {sorted(g.name for g in groups)}")
+            described = {name: as_rep(field.rep).group for name, field in self.fields.items()}
+            raise InputError(f"the fields of one layout belong to different groups, {described}: use one group")
         self.group: Group = groups.pop()
 
     @property
@@ -72,17 +86,29 @@ class Layout:
         """`vector[order]` is the vector in the order of `rep`."""
         return tuple(i for field in self.fields.values() for i in field.indices or ())
 
+    def beside(self, other: Layout) -> Layout:
+        """The layout of this vector followed by another one."""
+        fields = dict(self.fields)
+        for name, field in other.fields.items():
+            indices = tuple(self.size + i for i in field.indices or ())
+            fields[name if name not in fields else f"{name}'"] = Field(field.rep, indices)
+        return Layout(fields, self.size + other.size)
+
     def matrix(self, element: Element) -> Matrix:
         """The element's matrix on the flat vector, in the vector's own order."""
         result = np.zeros((self.size, self.size))
         result[np.ix_(self.order, self.order)] = self.rep.matrix(element)
         return result
 
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return (self.size, *self.fields.items())
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.fields == other.fields and self.size == other.size
+        return isinstance(other, Layout) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((tuple(self.fields.items()), self.size))
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}: {field.rep}" for name, field in self.fields.items())
@@ -124,27 +150,29 @@ class Symmetry:
         """Refuse an environment whose spaces this symmetry does not describe, showing both sides."""
         problems = []
         if observation_size != self.observation.size:
-            described = _describe(self.observation)
-            problems.append(f"the observation has {observation_size} entries, the symmetry {self.observation.size} ({described})")
+            problems.append(
+                f"the observation has {observation_size} entries, the symmetry {_described(self.observation)}"
+            )
         if discrete != self.discrete:
             kinds = {True: "discrete", False: "continuous"}
             problems.append(f"the actions are {kinds[discrete]}, the symmetry's {kinds[self.discrete]}")
-        elif action_size != self.action.size:
-            described = _describe(self.action)
-            problems.append(f"the action has {action_size} entries, the symmetry {self.action.size} ({described})")
+        if action_size != self.action.size:
+            has = f"there are {action_size} actions" if discrete else f"the action has {action_size} entries"
+            problems.append(f"{has}, the symmetry {_described(self.action)}")
         if problems:
             raise InputError(f"symmetry {self.name!r} does not fit the environment: " + "; ".join(problems))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything the symmetry says; equal exactly when two symmetries act alike."""
-        sha = hashlib.sha256(f"{self.group.name}/{self.discrete}".encode())
+        """SHA-256 of all that is declared but the name; rounded, so that it is the same on every machine."""
+        sha = hashlib.sha256(repr((self.group.name, self.discrete)).encode())
+        _absorb(sha, (*self.group.matrices, *self.group.lie))
         for layout in (self.observation, self.action):
+            sha.update(repr(layout.size).encode())
             for name, field in layout.fields.items():
-                sha.update(f"{name}{field.indices}{field.rep!r}".encode())
-                for atom in as_rep(field.rep).distinct:
-                    for matrix in (*atom.matrices, *atom.lie):
-                        sha.update(matrix.tobytes())
+                for atom, count in as_rep(field.rep).blocks:
+                    sha.update(repr((name, field.indices, atom.name, atom.size, count)).encode())
+                    _absorb(sha, (*atom.matrices, *atom.lie))
         return sha.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -157,6 +185,10 @@ class Symmetry:
         return f"Symmetry({self.name}: {self.group}; observation {self.observation}; action {self.action})"
 
 
-def _describe(layout: Layout) -> str:
-    return ", ".join(f"{name} {len(field.indices or ())}" for name, field in layout.fields.items())
+def _described(layout: Layout) -> str:
+    return f"{layout.size} ({', '.join(f'{name} {len(field.indices or ())}' for name, field in layout.fields.items())})"
 
+
+def _absorb(sha: hashlib._Hash, matrices: tuple[Matrix, ...]) -> None:
+    for matrix in matrices:
+        sha.update((np.round(matrix, 9) + 0.0).astype("<f8").tobytes())

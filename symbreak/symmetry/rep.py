@@ -13,21 +13,24 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from symbreak.errors import InputError
-from symbreak.symmetry.group import Element, Group, Matrix, frozen
-from symbreak.symmetry.relations import check_representation, evaluate
+from symbreak.symmetry.elements import Element, Matrices, Matrix, evaluate, frozen_squares
+from symbreak.symmetry.group import Group
+from symbreak.symmetry.relations import TOLERANCE, check_representation
 
 
 class Atom:
     """An orthogonal representation of `group` by the images of its generators, verified when made."""
 
-    def __init__(self, group: Group, name: str, matrices: Sequence[Matrix], lie: Sequence[Matrix] = ()) -> None:
+    def __init__(self, group: Group, name: str, matrices: Matrices, lie: Matrices = ()) -> None:
         self.group = group
         self.name = name
-        self.matrices = tuple(frozen(np.atleast_2d(m)) for m in matrices)
-        self.lie = tuple(frozen(np.atleast_2d(m)) for m in lie)
+        self.matrices = frozen_squares(matrices, f"atom {name!r}")
+        self.lie = frozen_squares(lie, f"atom {name!r}, Lie generators")
         shapes = {m.shape for m in (*self.matrices, *self.lie)}
-        if len(shapes) != 1 or len(set(next(iter(shapes)))) != 1:
-            raise InputError(f"atom {name!r}: images must be square matrices of one size, got shapes {sorted(shapes)}")
+        if len(shapes) != 1:
+            raise InputError(
+                f"atom {name!r}: give matrices of one size, one per generator; got shapes {sorted(shapes)}"
+            )
         self.size = next(iter(shapes))[0]
         check_representation(group, self.matrices, self.lie, f"atom {name!r}")
 
@@ -50,8 +53,8 @@ class Atom:
     @cached_property
     def is_signed_permutation(self) -> bool:
         """Every element moves each coordinate to one place, up to sign."""
-        moves = all(np.all(np.isclose(np.abs(m), 0) | np.isclose(np.abs(m), 1)) for m in self.matrices)
-        return moves and all(not np.any(m) for m in self.lie)
+        moves = all(np.all(np.minimum(np.abs(m), np.abs(np.abs(m) - 1)) < TOLERANCE) for m in self.matrices)
+        return moves and all(np.all(np.abs(m) < TOLERANCE) for m in self.lie)
 
     @cached_property
     def is_permutation(self) -> bool:
@@ -60,7 +63,7 @@ class Atom:
 
     @cached_property
     def is_trivial(self) -> bool:
-        return self.is_permutation and all(np.allclose(m, np.eye(self.size)) for m in self.matrices)
+        return self.is_permutation and all(np.all(np.diagonal(m) > 0.5) for m in self.matrices)
 
     @cached_property
     def magnitude(self) -> Atom:
@@ -81,6 +84,9 @@ class Atom:
         return Rep(((self, count),))
 
     def __pow__(self, power: int) -> Atom:
+        """The product of `power` copies; the power 0 is the trivial atom."""
+        if power < 0:
+            raise InputError(f"{self.name}**{power}: a tensor power is not negative")
         result = self.group.trivial if power == 0 else self
         for _ in range(power - 1):
             result = result.tensor(self)
@@ -145,7 +151,7 @@ class Rep:
         return all(atom.is_permutation for atom in self.distinct)
 
     def matrix(self, element: Element) -> Matrix:
-        return block_diag(*(np.kron(np.eye(count), atom.matrix(element)) for atom, count in self.blocks))
+        return np.asarray(block_diag(*(np.kron(np.eye(count), atom.matrix(element)) for atom, count in self.blocks)))
 
     @cached_property
     def component_order(self) -> np.ndarray:

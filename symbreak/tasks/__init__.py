@@ -1,7 +1,7 @@
 """Environments with their symmetries; importing this registers the `symbreak/…` ids with Gymnasium."""
 
 from symbreak.tasks.check import check_environment, require_finite
-from symbreak.tasks.registry import TASK_NAMES, describe_tasks, get_task, register_environments
+from symbreak.tasks.registry import TASK_NAMES, describe_tasks, get_task
 from symbreak.tasks.rendering import draw_tasks
 from symbreak.tasks.task import Task, View, user_task
 
@@ -13,9 +13,6 @@ __all__ = [
     "describe_tasks",
     "draw_tasks",
     "get_task",
-    "register_environments",
     "require_finite",
     "user_task",
 ]
-
-register_environments()

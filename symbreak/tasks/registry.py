@@ -15,7 +15,6 @@ import gymnasium as gym
 
 from symbreak.errors import InputError
 from symbreak.tasks import symmetries
-from symbreak.tasks.fetch import ReachState
 from symbreak.tasks.locomotion import ANT_OPTIONS, RotationMatrixObservation
 from symbreak.tasks.task import Task, View
 
@@ -32,7 +31,7 @@ GRID_VARIANTS: dict[str | None, dict[str, Any]] = {
 
 
 def register_environments() -> None:
-    """Make `symbreak/…` known to `gymnasium.make`; done when `symbreak.tasks` is imported."""
+    """Make `symbreak/…` known to `gymnasium.make`; done when this module is imported."""
     ant = {"entry_point": "gymnasium.envs.mujoco.ant_v5:AntEnv", "max_episode_steps": 1000, "kwargs": ANT_OPTIONS}
     environments: dict[str, dict[str, Any]] = {
         # The grid-world ends its episodes itself, at its own `horizon`.
@@ -40,11 +39,7 @@ def register_environments() -> None:
         "symbreak/UR5eReach-v0": {"entry_point": "symbreak.tasks.ur5e:UR5eReachEnv", "max_episode_steps": 100},
         "symbreak/Ant-v0": ant,
         "symbreak/AntRotation-v0": ant | {"additional_wrappers": (RotationMatrixObservation.wrapper_spec(),)},
-        "symbreak/FetchReach-v0": {
-            "entry_point": "symbreak.tasks.fetch:make_fetch_reach",
-            "max_episode_steps": 50,
-            "additional_wrappers": (ReachState.wrapper_spec(),),
-        },
+        "symbreak/FetchReach-v0": {"entry_point": "symbreak.tasks.fetch:FetchReachEnv", "max_episode_steps": 50},
     }
     for identifier, facts in environments.items():
         if identifier not in gym.registry:
@@ -189,3 +184,6 @@ def _describe(task: Task) -> dict[str, Any]:
 
 def _space(space: gym.Space) -> str:
     return f"Discrete({space.n})" if isinstance(space, gym.spaces.Discrete) else f"Box{space.shape}"
+
+
+register_environments()

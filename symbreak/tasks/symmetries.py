@@ -16,7 +16,7 @@ from symbreak.symmetry import SO3, C, Field, Layout, Symmetry, Z
 HIPS, ANKLES = (0, 2, 4, 6), (1, 3, 5, 7)
 HIP_TORQUES, ANKLE_TORQUES = (2, 4, 6, 0), (3, 5, 7, 1)
 LEG_BEFORE = (3, 0, 1, 2)
-ANKLE_SIGNS = (1, -1, 1, -1)  # -1 where the ankle axes of a leg and the leg before point in opposite senses
+ANKLE_SIGNS = (1.0, -1.0, 1.0, -1.0)  # -1 where the ankle axes of a leg and the leg before point in opposite senses
 
 
 @cache
@@ -94,7 +94,7 @@ def ant_paper() -> Symmetry:
         }
     )
     action = Layout(
-        {"hips.torque": Field(legs, indices=HIP_TORQUES), "ankles.torque": Field(legs, indices=ANKLE_TORQUES)}, size=8
+        {"hips.torque": Field(legs, indices=HIP_TORQUES), "ankles.torque": Field(legs, indices=ANKLE_TORQUES)}
     )
     return Symmetry(observation=observation, action=action, name="paper")
 
@@ -127,7 +127,7 @@ def ant_exact() -> Symmetry:
         }
     )
     action = Layout(
-        {"hips.torque": Field(hips, indices=HIP_TORQUES), "ankles.torque": Field(ankles, indices=ANKLE_TORQUES)}, size=8
+        {"hips.torque": Field(hips, indices=HIP_TORQUES), "ankles.torque": Field(ankles, indices=ANKLE_TORQUES)}
     )
     return Symmetry(observation=observation, action=action, name="exact")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import gymnasium as gym
 
@@ -101,7 +101,7 @@ def user_task(environment: str | gym.Env | Callable[..., gym.Env], symmetry: Sym
     )
 
 
-def _factory(environment: str | gym.Env | Callable[..., gym.Env]) -> Callable[..., gym.Env]:
+def _factory(environment: Any) -> Callable[..., gym.Env]:
     """A run needs several copies (training, evaluation), so a way to make the environment rather than one of it."""
     if isinstance(environment, gym.Env):
         spec = environment.spec
@@ -121,5 +121,5 @@ def _factory(environment: str | gym.Env | Callable[..., gym.Env]) -> Callable[..
             raise InputError(f"no environment {environment!r} is registered with Gymnasium: {hint}") from problem
         return lambda **kwargs: gym.make(environment, **kwargs)
     if callable(environment):
-        return environment
+        return cast(Callable[..., gym.Env], environment)
     raise InputError(f"{type(environment).__name__} is no environment: pass an id, an environment, or what makes one")

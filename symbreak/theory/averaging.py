@@ -7,15 +7,18 @@ but not an invariant one as soon as some element differs from its inverse.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float64, Int32, Shaped
+from numpy.typing import ArrayLike
 
 from symbreak.errors import InputError
-from symbreak.theory.mdp import Floats, Mask, Tables, TabularMDP, mixture, total_variation
+from symbreak.theory.mdp import PairMask, PairValues, Tables, TabularMDP, mixture, total_variation
 
+OrbitWeights = Float64[np.ndarray, "order states actions"]
 TOLERANCE = 1e-10  # far above the rounding of an average of a few float64, far below any probability that matters
 
 
@@ -23,8 +26,8 @@ TOLERANCE = 1e-10  # far above the rounding of an average of a few float64, far 
 class PermutationAction:
     """A finite group acting on states and actions: element g sends s to `states[g, s]` and a to `actions[g, a]`."""
 
-    states: NDArray[np.int32]
-    actions: NDArray[np.int32]
+    states: Int32[np.ndarray, "order states"]
+    actions: Int32[np.ndarray, "order actions"]
 
     def __post_init__(self) -> None:
         if self.states.ndim != 2 or self.actions.ndim != 2 or len(self.states) != len(self.actions):
@@ -35,20 +38,14 @@ class PermutationAction:
         for name, table in (("state", self.states), ("action", self.actions)):
             if not (np.sort(table, axis=1) == np.arange(table.shape[1])).all():
                 raise InputError(f"a row of the {name} permutations is not a permutation; check the index table")
-        multiplicity: dict[bytes, int] = {}
-        for element in range(self.order):
-            key = self._key(self.states[element], self.actions[element])
-            multiplicity[key] = multiplicity.get(key, 0) + 1
-        if len(set(multiplicity.values())) > 1:
+        moved = np.concatenate([self.states, self.states.shape[1] + self.actions], axis=1)
+        listed = Counter(row.tobytes() for row in moved)
+        if len(set(listed.values())) > 1:
             raise InputError("the permutations repeat unevenly, so they are no group action; list each element once")
-        for g in range(self.order):
-            for h in range(self.order):
-                if self._key(self.states[g][self.states[h]], self.actions[g][self.actions[h]]) not in multiplicity:
+        for g, permutation in enumerate(moved):
+            for h, composed in enumerate(permutation[moved]):
+                if composed.tobytes() not in listed:
                     raise InputError(f"elements {g} and {h} compose to a permutation that is not listed; add it")
-
-    @staticmethod
-    def _key(states: NDArray, actions: NDArray) -> bytes:
-        return states.astype(np.int32).tobytes() + actions.astype(np.int32).tobytes()
 
     @classmethod
     def from_tables(cls, tables: Tables) -> PermutationAction:
@@ -59,24 +56,26 @@ class PermutationAction:
     def generated_by(cls, states: ArrayLike, actions: ArrayLike, limit: int = 1000) -> PermutationAction:
         """The group that the given permutations (one row per generator) generate, identity first."""
         state_rows, action_rows = np.asarray(states, np.int32), np.asarray(actions, np.int32)
-        elements = [(np.arange(state_rows.shape[1], dtype=np.int32), np.arange(action_rows.shape[1], dtype=np.int32))]
-        seen = {cls._key(*elements[0])}
-        for state, action in elements:  # grows while it is walked: breadth first
-            for generator_state, generator_action in zip(state_rows, action_rows, strict=True):
-                candidate = generator_state[state], generator_action[action]
-                if (key := cls._key(*candidate)) not in seen:
+        count = state_rows.shape[1]
+        generators = np.concatenate([state_rows, count + action_rows], axis=1)  # states and actions move together
+        elements = [np.arange(generators.shape[1], dtype=np.int32)]
+        seen = {elements[0].tobytes()}
+        for element in elements:  # grows while it is walked: breadth first
+            for composed in generators[:, element]:
+                if (key := composed.tobytes()) not in seen:
                     seen.add(key)
-                    elements.append(candidate)
+                    elements.append(composed)
             if len(elements) > limit:
                 raise InputError(f"the generators make more than {limit} elements; raise the limit or check them")
-        return cls(np.stack([state for state, _ in elements]), np.stack([action for _, action in elements]))
+        table = np.stack(elements)
+        return cls(table[:, :count], table[:, count:] - np.int32(count))
 
     @property
     def order(self) -> int:
         return len(self.states)
 
     @cached_property
-    def inverse_states(self) -> NDArray[np.int32]:
+    def inverse_states(self) -> Int32[np.ndarray, "order states"]:
         """Row g holds the permutation of states by g⁻¹."""
         return np.argsort(self.states, axis=1).astype(np.int32)
 
@@ -87,7 +86,9 @@ class PermutationAction:
         fixed &= (self.actions == np.arange(self.actions.shape[1])).all(axis=1)
         return int(fixed.argmax())
 
-    def at_image(self, values: NDArray, element: int) -> NDArray:
+    def at_image(
+        self, values: Shaped[np.ndarray, "states actions *rest"], element: int
+    ) -> Shaped[np.ndarray, "states actions *rest"]:
         """`values[gs, ga]` at (s, a), for an array that begins with state and action axes."""
         return values[self.states[element]][:, self.actions[element]]
 
@@ -109,7 +110,7 @@ def pulled_back(mdp: TabularMDP, action: PermutationAction, element: int) -> Tab
     return TabularMDP(carried_back, images.probability, images.reward, mdp.gamma)
 
 
-def member_weights(action: PermutationAction, members: Mask, counts: Floats | None = None) -> Floats:
+def member_weights(action: PermutationAction, members: PairMask, counts: PairValues | None = None) -> OrbitWeights:
     """Weights (group, state, action) of an average that runs over the members of each orbit of pairs.
 
     A pair that is no member is left alone: all its weight is on the identity. With `counts` (visits per pair, for
@@ -125,14 +126,14 @@ def member_weights(action: PermutationAction, members: Mask, counts: Floats | No
     return share / share.sum(axis=0)
 
 
-def group_average(mdp: TabularMDP, action: PermutationAction, weights: Floats | None = None) -> TabularMDP:
+def group_average(mdp: TabularMDP, action: PermutationAction, weights: OrbitWeights | None = None) -> TabularMDP:
     """The invariant MDP M_E: uniform over the group, or over the members that `weights` keeps."""
     if weights is None:
         weights = np.full((action.order, *mdp.reward.shape), 1.0 / action.order)
     return mixture(list(weights), [pulled_back(mdp, action, g) for g in range(action.order)])
 
 
-def orbit_mean(values: Floats, action: PermutationAction, weights: Floats) -> Floats:
+def orbit_mean(values: PairValues, action: PermutationAction, weights: OrbitWeights) -> PairValues:
     """Π: the weighted mean of a function of pairs over each orbit. A sup-norm non-expansion for convex weights."""
     return sum(
         (weights[g] * action.at_image(values, g) for g in range(action.order)),
@@ -144,15 +145,15 @@ def orbit_mean(values: Floats, action: PermutationAction, weights: Floats) -> Fl
 class Discrepancy:
     """How far two MDPs on the same spaces are apart at each pair."""
 
-    reward: Floats  # ε_R: absolute difference of rewards
-    transition: Floats  # ε_P: total variation between next-state distributions
+    reward: PairValues  # ε_R: absolute difference of rewards
+    transition: PairValues  # ε_P: total variation between next-state distributions
 
     @property
-    def broken(self) -> Mask:
+    def broken(self) -> PairMask:
         """Pairs where the two differ at all."""
         return (self.reward > TOLERANCE) | (self.transition > TOLERANCE)
 
-    def one_step_bound(self, gamma: float, value_bound: float) -> Floats:
+    def one_step_bound(self, gamma: float, value_bound: float) -> PairValues:
         """δ = ε_R + 2γ V ε_P, for values that nowhere exceed `value_bound` in absolute value."""
         return self.reward + 2.0 * gamma * value_bound * self.transition
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import ArrayLike
 
 from symbreak.theory.averaging import discrepancy
-from symbreak.theory.mdp import Floats, TabularMDP
+from symbreak.theory.mdp import PairValues, TabularMDP
 from symbreak.theory.operators import backup, checked_gate, evaluation_backup, greedy_value, partially_invariant
 from symbreak.theory.solve import policy_iteration
 
@@ -22,8 +23,8 @@ SOLVED = 1e-10  # how far a solution may be from its fixed point, well below the
 class Inequality:
     """`left` ≤ `right` is the claim, number by number."""
 
-    left: Floats
-    right: Floats
+    left: Float64[np.ndarray, ...]
+    right: Float64[np.ndarray, ...]
 
     @property
     def slack(self) -> float:
@@ -37,22 +38,22 @@ class Inequality:
         return float(np.max(self.left)) / largest if largest > 0.0 else 1.0
 
     def holds(self, tolerance: float = 1e-9) -> bool:
-        return self.slack >= -tolerance
+        return bool(self.slack >= -tolerance)
 
 
 @dataclass(frozen=True, eq=False)
 class Identity:
     """`left` = `right` is the claim, number by number."""
 
-    left: Floats
-    right: Floats
+    left: Float64[np.ndarray, ...]
+    right: Float64[np.ndarray, ...]
 
     @property
     def error(self) -> float:
         return float(np.abs(self.left - self.right).max())
 
 
-def one_step_error(true: TabularMDP, average: TabularMDP, q: Floats) -> Inequality:
+def one_step_error(true: TabularMDP, average: TabularMDP, q: PairValues) -> Inequality:
     """|T_N q − T_E q| ≤ ε_R + 2γ‖V_q‖ε_P at every pair: how much one backup feels the breaking."""
     left = np.abs(backup(true, q) - backup(average, q))
     largest = float(np.abs(greedy_value(q)).max())
@@ -60,7 +61,7 @@ def one_step_error(true: TabularMDP, average: TabularMDP, q: Floats) -> Inequali
 
 
 def value_gap(
-    true: TabularMDP, average: TabularMDP, true_q: Floats | None = None, average_q: Floats | None = None
+    true: TabularMDP, average: TabularMDP, true_q: PairValues | None = None, average_q: PairValues | None = None
 ) -> Inequality:
     """‖Q*_N − Q*_E‖ ≤ ‖δ‖/(1−γ): what repeated backups make of the one-step errors.
 
@@ -73,21 +74,21 @@ def affinity(
     true: TabularMDP,
     average: TabularMDP,
     gate: ArrayLike,
-    q: Floats,
-    policy: Floats | None = None,
+    q: PairValues,
+    policy: PairValues | None = None,
     temperature: float = 0.0,
 ) -> Identity:
     """T_H q = (1−λ) T_E q + λ T_N q, for the optimality operator or, with a policy, for its soft evaluation."""
     routed = checked_gate(gate, true.reward.shape)
     blend = partially_invariant(true, average, routed)
 
-    def applied(mdp: TabularMDP) -> Floats:
+    def applied(mdp: TabularMDP) -> PairValues:
         return backup(mdp, q) if policy is None else evaluation_backup(mdp, q, policy, temperature)
 
     return Identity(applied(blend), (1.0 - routed) * applied(average) + routed * applied(true))
 
 
-def contraction(mdp: TabularMDP, first: Floats, second: Floats) -> Inequality:
+def contraction(mdp: TabularMDP, first: PairValues, second: PairValues) -> Inequality:
     """‖T q − T q'‖ ≤ γ‖q − q'‖ for the optimality operator of `mdp`."""
     left = np.abs(backup(mdp, first) - backup(mdp, second)).max()
     return Inequality(np.asarray(left), np.asarray(mdp.gamma * np.abs(first - second).max()))
@@ -97,8 +98,8 @@ def proximity(
     true: TabularMDP,
     average: TabularMDP,
     gate: ArrayLike,
-    true_q: Floats | None = None,
-    gated_q: Floats | None = None,
+    true_q: PairValues | None = None,
+    gated_q: PairValues | None = None,
 ) -> Inequality:
     """‖Q*_H − Q*_N‖ ≤ ‖(1−λ)δ‖/(1−γ): only the breaking that the gate misses counts."""
     routed = checked_gate(gate, true.reward.shape)
@@ -112,8 +113,8 @@ def residual_gap(
     true: TabularMDP,
     average: TabularMDP,
     gate: ArrayLike,
-    true_q: Floats | None = None,
-    gated_q: Floats | None = None,
+    true_q: PairValues | None = None,
+    gated_q: PairValues | None = None,
 ) -> Inequality:
     """‖Q*_H − Q*_N‖ ≤ ‖(1−λ)(T_E − T_N)Q*_N‖/(1−γ): the argument of `proximity` with the true values for V_max.
 
@@ -126,8 +127,8 @@ def residual_gap(
 
 
 def _solved(
-    true: TabularMDP, average: TabularMDP, gate: Floats, true_q: Floats | None, gated_q: Floats | None
-) -> tuple[Floats, Floats]:
+    true: TabularMDP, average: TabularMDP, gate: PairValues, true_q: PairValues | None, gated_q: PairValues | None
+) -> tuple[PairValues, PairValues]:
     """Q*_N and Q*_H, solved only where the caller did not bring them."""
     if true_q is None:
         true_q = policy_iteration(true, SOLVED).values

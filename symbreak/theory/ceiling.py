@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from symbreak.errors import InputError
-from symbreak.theory.averaging import PermutationAction, member_weights, rows_of_images
-from symbreak.theory.mdp import Floats, Mask, TabularMDP, mixture
-from symbreak.theory.operators import greedy_policy, has_tie
+from symbreak.theory.averaging import OrbitWeights, PermutationAction, member_weights, rows_of_images
+from symbreak.theory.mdp import PairMask, PairValues, StateMask, StateValues, TabularMDP, mixture
+from symbreak.theory.operators import Policy, greedy_policy, has_tie
 from symbreak.theory.oracle import free_pairs, minority_gate, strict_gate, value_gate
 from symbreak.theory.solve import episode_return, policy_iteration
 
@@ -30,15 +30,15 @@ from symbreak.theory.solve import episode_return, policy_iteration
 class Ceiling:
     """The fixed point of Π∘T_N for one gate, and what its greedy policy earns in the true environment."""
 
-    values: Floats
-    policy: NDArray[np.intp]
+    values: PairValues
+    policy: Policy
     mean_return: float  # undiscounted, over the horizon
     discounted_return: float
     gate_rate: float  # share of gated pairs among free states that are not the end of an episode
     tie_rate: float  # share of those states in which several actions are equally good
 
 
-def hard_gate(gate: ArrayLike, shape: tuple[int, ...]) -> Mask:
+def hard_gate(gate: ArrayLike, shape: tuple[int, ...]) -> PairMask:
     """The gate as a mask; one that is not 0 or 1 everywhere has no tie to speak of and is refused."""
     values = np.asarray(gate)
     if values.shape != shape or not np.isin(values, (0, 1)).all():
@@ -47,19 +47,23 @@ def hard_gate(gate: ArrayLike, shape: tuple[int, ...]) -> Mask:
 
 
 def tied_weights(
-    mdp: TabularMDP, action: PermutationAction, gate: ArrayLike, free: Mask | None = None, counts: Floats | None = None
-) -> Floats:
+    mdp: TabularMDP,
+    action: PermutationAction,
+    gate: ArrayLike,
+    free: StateMask | None = None,
+    counts: PairValues | None = None,
+) -> OrbitWeights:
     """The weights of Π: the not-gated free members of each orbit, uniformly or by visit counts."""
     members = free_pairs(mdp, free) & ~hard_gate(gate, mdp.reward.shape)
     return member_weights(action, members, counts)
 
 
-def tied_mdp(mdp: TabularMDP, action: PermutationAction, weights: Floats) -> TabularMDP:
+def tied_mdp(mdp: TabularMDP, action: PermutationAction, weights: OrbitWeights) -> TabularMDP:
     """The MDP whose optimality operator is Π∘T for the operator T of `mdp`."""
     return mixture(list(weights), [rows_of_images(mdp, action, g) for g in range(action.order)])
 
 
-def start_distribution(mdp: TabularMDP, free: Mask | None = None) -> Floats:
+def start_distribution(mdp: TabularMDP, free: StateMask | None = None) -> StateValues:
     """Uniform over free states that are not the end of an episode."""
     live = free_pairs(mdp, free)[:, 0] & ~mdp.absorbing
     return live / live.sum()
@@ -69,8 +73,8 @@ def ceiling(
     mdp: TabularMDP,
     action: PermutationAction,
     gate: ArrayLike,
-    free: Mask | None = None,
-    counts: Floats | None = None,
+    free: StateMask | None = None,
+    counts: PairValues | None = None,
     horizon: int = 100,
 ) -> Ceiling:
     """What orbit-tied Q-learning reaches with this gate. Gate 1 everywhere is the optimum, gate 0 the exact agent."""
@@ -87,8 +91,8 @@ def ceiling(
 
 
 def standard_gates(
-    mdp: TabularMDP, action: PermutationAction, optimal_q: Floats, free: Mask | None = None
-) -> Mapping[str, Mask]:
+    mdp: TabularMDP, action: PermutationAction, optimal_q: PairValues, free: StateMask | None = None
+) -> Mapping[str, PairMask]:
     """The gates whose ceilings bracket a learned one; `value-level` joins the minority gate and the value gate."""
     minority = minority_gate(mdp, action, free)
     return {

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import ArrayLike
 
 from symbreak.errors import InputError
-from symbreak.theory.mdp import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
     """A normal distribution on vectors."""
 
-    mean: Floats
-    covariance: Floats
+    mean: Float64[np.ndarray, " size"]
+    covariance: Float64[np.ndarray, "size size"]
 
     @classmethod
     def of(cls, mean: ArrayLike, covariance: ArrayLike) -> Gaussian:
@@ -33,7 +33,7 @@ class Gaussian:
             raise InputError("covariance is not positive definite; a deterministic expert has no density to multiply")
         return cls(centre, matrix)
 
-    def log_density(self, points: Floats) -> Floats:
+    def log_density(self, points: Float64[np.ndarray, "points size"]) -> Float64[np.ndarray, " points"]:
         """log N(x; mean, covariance) for each row x of `points`."""
         offset = points - self.mean
         _, log_determinant = np.linalg.slogdet(self.covariance)

@@ -11,43 +11,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Bool, Float64, Int32, Integer
+from numpy.typing import ArrayLike
 
 from symbreak.errors import InputError
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.integer]
-Mask = NDArray[np.bool_]
+StateValues = Float64[np.ndarray, " states"]
+PairValues = Float64[np.ndarray, "states actions"]
+Slots = Float64[np.ndarray, "states actions slots"]
+Successors = Int32[np.ndarray, "states actions slots"]
+StateMask = Bool[np.ndarray, " states"]
+PairMask = Bool[np.ndarray, "states actions"]
 
 
+@runtime_checkable
 class Tables(Protocol):
     """What a task exports: plain arrays, so that this package needs no task."""
 
     @property
-    def next_state(self) -> NDArray: ...
+    def next_state(self) -> Integer[np.ndarray, "states actions slots"]: ...
     @property
-    def probability(self) -> NDArray: ...
+    def probability(self) -> Slots: ...
     @property
-    def reward(self) -> NDArray: ...
+    def reward(self) -> PairValues: ...
     @property
-    def state_permutations(self) -> NDArray: ...
+    def state_permutations(self) -> Integer[np.ndarray, "order states"]: ...
     @property
-    def action_permutations(self) -> NDArray: ...
+    def action_permutations(self) -> Integer[np.ndarray, "order actions"]: ...
     @property
-    def free(self) -> NDArray: ...
+    def free(self) -> StateMask: ...
 
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP:
     """An MDP (R, P, γ) on finitely many states and actions; every row of the kernel sums to one."""
 
-    next_state: NDArray[np.int32]
-    probability: Floats
-    reward: Floats
+    next_state: Successors
+    probability: Slots
+    reward: PairValues
     gamma: float
 
     def __post_init__(self) -> None:
@@ -109,22 +114,24 @@ class TabularMDP:
         return sparse.csr_array(parts, shape=(rows, self.states))
 
     @property
-    def dense_kernel(self) -> Floats:
+    def dense_kernel(self) -> Float64[np.ndarray, "states actions states"]:
         """P[s, a, s'] in full, for small examples."""
         return self.kernel.toarray().reshape(self.states, self.actions, self.states)
 
     @cached_property
-    def absorbing(self) -> Mask:
+    def absorbing(self) -> StateMask:
         """States that no action leaves and that pay nothing: the ends of episodes."""
         stays = (self.next_state == np.arange(self.states)[:, None, None]) | (self.probability == 0.0)
         return stays.all(axis=(1, 2)) & (self.reward == 0.0).all(axis=1)
 
-    def expectation(self, state_values: Floats) -> Floats:
+    def expectation(self, state_values: StateValues) -> PairValues:
         """E[v(s') | s, a] for every pair."""
         return (self.kernel @ state_values).reshape(self.reward.shape)
 
 
-def merge_successors(next_state: NDArray, probability: Floats) -> tuple[NDArray[np.int32], Floats]:
+def merge_successors(
+    next_state: Successors, probability: Slots
+) -> tuple[Int32[np.ndarray, "states actions merged"], Float64[np.ndarray, "states actions merged"]]:
     """The same measures with every successor listed once, in rising order, in as few slots as the longest row needs.
 
     Works for signed weights too, so that a difference of two kernels is merged by the same rule.
@@ -147,7 +154,7 @@ def merge_successors(next_state: NDArray, probability: Floats) -> tuple[NDArray[
     return listed, merged
 
 
-def mixture(weights: Sequence[Floats], parts: Sequence[TabularMDP]) -> TabularMDP:
+def mixture(weights: Sequence[PairValues], parts: Sequence[TabularMDP]) -> TabularMDP:
     """The MDP whose row at (s, a) is the convex combination of the parts' rows with the weights at (s, a)."""
     reward = sum((weight * part.reward for weight, part in zip(weights, parts, strict=True)), np.zeros(()))
     successors = np.concatenate([part.next_state for part in parts], axis=-1)
@@ -157,7 +164,7 @@ def mixture(weights: Sequence[Floats], parts: Sequence[TabularMDP]) -> TabularMD
     )
 
 
-def total_variation(first: TabularMDP, second: TabularMDP) -> Floats:
+def total_variation(first: TabularMDP, second: TabularMDP) -> PairValues:
     """½ Σ_s' |P(s'|s,a) − P'(s'|s,a)| for every pair."""
     successors = np.concatenate([first.next_state, second.next_state], axis=-1)
     difference = np.concatenate([first.probability, -second.probability], axis=-1)

@@ -9,62 +9,64 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Int64
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax, xlogy
 
 from symbreak.errors import InputError
-from symbreak.theory.mdp import Floats, TabularMDP, mixture
+from symbreak.theory.mdp import PairValues, StateMask, StateValues, TabularMDP, mixture
 
+Policy = Int64[np.ndarray, " states"]
 TIE = 1e-9  # actions whose values differ by less count as equally good
 
 
-def greedy_value(q: Floats) -> Floats:
+def greedy_value(q: PairValues) -> StateValues:
     """max_a q(s, a)."""
     return reduce(np.maximum, q.T)  # column by column: several times faster than a maximum over a short last axis
 
 
-def greedy_policy(q: Floats, tie: float = TIE) -> NDArray[np.intp]:
+def greedy_policy(q: PairValues, tie: float = TIE) -> Policy:
     """The best action of each state; among equally good ones the lowest index."""
     return (q >= greedy_value(q)[:, None] - tie).argmax(axis=1)
 
 
-def has_tie(q: Floats, tie: float = TIE) -> NDArray[np.bool_]:
+def has_tie(q: PairValues, tie: float = TIE) -> StateMask:
     """States in which more than one action is best, so that the greedy policy depends on the order of actions."""
     return (q >= greedy_value(q)[:, None] - tie).sum(axis=1) > 1
 
 
-def soft_value(q: Floats, temperature: float) -> Floats:
+def soft_value(q: PairValues, temperature: float) -> StateValues:
     """α log Σ_a exp(q(s,a)/α): the value of the best policy when its entropy is rewarded at rate α."""
     return temperature * logsumexp(q / temperature, axis=1)
 
 
-def soft_policy(q: Floats, temperature: float) -> Floats:
+def soft_policy(q: PairValues, temperature: float) -> PairValues:
     """The policy that attains `soft_value`: probabilities proportional to exp(q/α)."""
     return softmax(q / temperature, axis=1)
 
 
-def entropy(policy: Floats) -> Floats:
+def entropy(policy: PairValues) -> StateValues:
     """−Σ_a π(a|s) log π(a|s)."""
     return -xlogy(policy, policy).sum(axis=1)
 
 
-def backup(mdp: TabularMDP, q: Floats) -> Floats:
+def backup(mdp: TabularMDP, q: PairValues) -> PairValues:
     """(T q)(s,a) = R(s,a) + γ E[max_a' q(s',a')]: the optimality operator of `mdp`."""
     return mdp.reward + mdp.gamma * mdp.expectation(greedy_value(q))
 
 
-def soft_backup(mdp: TabularMDP, q: Floats, temperature: float) -> Floats:
+def soft_backup(mdp: TabularMDP, q: PairValues, temperature: float) -> PairValues:
     """The entropy-regularised optimality operator: the soft value takes the place of the maximum."""
     return mdp.reward + mdp.gamma * mdp.expectation(soft_value(q, temperature))
 
 
-def evaluation_backup(mdp: TabularMDP, q: Floats, policy: Floats, temperature: float = 0.0) -> Floats:
+def evaluation_backup(mdp: TabularMDP, q: PairValues, policy: PairValues, temperature: float = 0.0) -> PairValues:
     """(T^π q)(s,a) = R + γ E[Σ_a' π(a'|s')(q(s',a') − α log π(a'|s'))] for a policy given as probabilities."""
     values = (policy * q).sum(axis=1) + temperature * entropy(policy)
     return mdp.reward + mdp.gamma * mdp.expectation(values)
 
 
-def checked_gate(gate: ArrayLike, shape: tuple[int, ...]) -> Floats:
+def checked_gate(gate: ArrayLike, shape: tuple[int, ...]) -> PairValues:
     """The gate as floats, refused unless it has one probability per pair."""
     values = np.asarray(gate, np.float64)
     if values.shape != shape:

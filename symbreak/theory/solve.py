@@ -9,16 +9,18 @@ into one small planar block per goal, and a factorisation costs a few hundred sw
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
+from jaxtyping import Float64, Int64
 from scipy.sparse.linalg import splu
 
 from symbreak.errors import InputError, NumericFault
-from symbreak.theory.mdp import Floats, TabularMDP
+from symbreak.theory.mdp import PairValues, StateValues, TabularMDP
 from symbreak.theory.operators import backup, entropy, greedy_policy, soft_backup, soft_policy
 
+AnyPolicy = Int64[np.ndarray, " states"] | Float64[np.ndarray, "states actions"]  # one action each, or probabilities
 SWEEPS_PER_ROUND = 40  # between factorisations: enough for a value to cross the grid once, so few rounds are needed
 
 
@@ -26,34 +28,33 @@ SWEEPS_PER_ROUND = 40  # between factorisations: enough for a value to cross the
 class Solution:
     """Action values with a certificate: no entry is farther than `error` from the fixed point."""
 
-    values: Floats
+    values: PairValues
     error: float
-    rounds: int
+    rounds: int  # of policy improvement; for value iteration the number of sweeps
 
 
-def certified_error(gamma: float, after: Floats, before: Floats) -> float:
+def certified_error(gamma: float, after: PairValues, before: PairValues) -> float:
     """γ/(1−γ) ‖Tq − q‖: the largest distance that Tq can have from the fixed point."""
     return gamma / (1.0 - gamma) * float(np.abs(after - before).max())
 
 
-def value_iteration(mdp: TabularMDP, tolerance: float = 1e-8, start: Floats | None = None) -> Solution:
+def value_iteration(mdp: TabularMDP, tolerance: float = 1e-8, start: PairValues | None = None) -> Solution:
     """Optimal action values by repeated backups, until they are certified to `tolerance`."""
     values = np.zeros_like(mdp.reward) if start is None else start
-    for sweep in range(1, _sweep_limit(mdp, tolerance)):
-        updated = backup(mdp, values)
-        error = certified_error(mdp.gamma, updated, values)
-        values = updated
+    for sweeps in range(SWEEPS_PER_ROUND, _sweep_limit(mdp, tolerance), SWEEPS_PER_ROUND):
+        before = swept(mdp, values, SWEEPS_PER_ROUND - 1)
+        values = swept(mdp, before, 1)
+        error = certified_error(mdp.gamma, values, before)
         if error <= tolerance:
-            return Solution(values, error, sweep)
+            return Solution(values, error, sweeps)
     raise NumericFault(f"value iteration did not reach {tolerance}; it is below what float64 can certify here")
 
 
-def policy_iteration(mdp: TabularMDP, tolerance: float = 1e-8, start: Floats | None = None) -> Solution:
+def policy_iteration(mdp: TabularMDP, tolerance: float = 1e-8, start: PairValues | None = None) -> Solution:
     """Optimal action values by sweeps and exact evaluations in turn, certified in the same way."""
     values = np.zeros_like(mdp.reward) if start is None else start
     for round_ in range(1, 200):
-        for _ in range(SWEEPS_PER_ROUND):
-            values = backup(mdp, values)
+        values = swept(mdp, values, SWEEPS_PER_ROUND)
         evaluated = policy_values(mdp, greedy_policy(values, tie=0.0))
         updated = backup(mdp, evaluated)
         error = certified_error(mdp.gamma, updated, evaluated)
@@ -61,6 +62,16 @@ def policy_iteration(mdp: TabularMDP, tolerance: float = 1e-8, start: Floats | N
         if error <= tolerance:
             return Solution(values, error, round_)
     raise NumericFault(f"policy iteration did not reach {tolerance}; it is below what float64 can certify here")
+
+
+def swept(mdp: TabularMDP, values: PairValues, count: int) -> PairValues:
+    """The values after `count` backups, in one loop without a call per sweep."""
+    kernel, reward, gamma = mdp.kernel, mdp.reward, mdp.gamma
+    for _ in range(count):
+        values = (kernel @ reduce(np.maximum, values.T)).reshape(reward.shape)
+        values *= gamma
+        values += reward
+    return values
 
 
 def soft_policy_iteration(mdp: TabularMDP, temperature: float, tolerance: float = 1e-8) -> Solution:
@@ -77,7 +88,7 @@ def soft_policy_iteration(mdp: TabularMDP, temperature: float, tolerance: float 
     raise NumericFault(f"soft policy iteration did not reach {tolerance}; raise the tolerance or the temperature")
 
 
-def policy_values(mdp: TabularMDP, policy: NDArray, temperature: float = 0.0) -> Floats:
+def policy_values(mdp: TabularMDP, policy: AnyPolicy, temperature: float = 0.0) -> PairValues:
     """Q^π, exactly. The policy is one action per state (integers) or probabilities (state, action)."""
     reward, kernel = under_policy(mdp, policy)
     if temperature:
@@ -87,7 +98,7 @@ def policy_values(mdp: TabularMDP, policy: NDArray, temperature: float = 0.0) ->
     return mdp.reward + mdp.gamma * mdp.expectation(state_values)
 
 
-def under_policy(mdp: TabularMDP, policy: NDArray) -> tuple[Floats, sparse.csr_array]:
+def under_policy(mdp: TabularMDP, policy: AnyPolicy) -> tuple[StateValues, sparse.csr_array]:
     """Reward per state and the state-to-state matrix when the policy chooses."""
     if policy.ndim == 1:
         chosen = np.arange(mdp.states) * mdp.actions + policy
@@ -99,7 +110,7 @@ def under_policy(mdp: TabularMDP, policy: NDArray) -> tuple[Floats, sparse.csr_a
 
 
 def episode_return(
-    mdp: TabularMDP, policy: NDArray, start: Floats, horizon: int = 100, discounted: bool = False
+    mdp: TabularMDP, policy: AnyPolicy, start: StateValues, horizon: int = 100, discounted: bool = False
 ) -> float:
     """Expected return of `horizon` steps from the start distribution, by backward recursion (nothing is sampled)."""
     reward, kernel = under_policy(mdp, policy)
@@ -112,4 +123,4 @@ def episode_return(
 
 def _sweep_limit(mdp: TabularMDP, tolerance: float) -> int:
     scale = max(2.0 * mdp.value_bound / ((1.0 - mdp.gamma) * tolerance), 1.0)
-    return int(np.log(scale) / -np.log(mdp.gamma)) + 100
+    return int(np.log(scale) / -np.log(mdp.gamma)) + 3 * SWEEPS_PER_ROUND

@@ -10,7 +10,7 @@ import numpy as np
 from symbreak.theory.averaging import PermutationAction, group_average
 from symbreak.theory.bounds import Inequality, proximity, residual_gap, value_gap
 from symbreak.theory.ceiling import ceiling, standard_gates, start_distribution
-from symbreak.theory.mdp import Floats, Tables, TabularMDP
+from symbreak.theory.mdp import PairValues, Tables, TabularMDP
 from symbreak.theory.operators import greedy_policy
 from symbreak.theory.oracle import minority_gate, strict_gate
 from symbreak.theory.solve import episode_return, policy_iteration
@@ -33,7 +33,7 @@ def summarise(
     true_q, average_q = policy_iteration(true).values, policy_iteration(average).values
     start = start_distribution(true, free)
 
-    def returns(q: Floats, discounted: bool = False) -> float:
+    def returns(q: PairValues, discounted: bool = False) -> float:
         return episode_return(true, greedy_policy(q), start, horizon, discounted)
 
     rng = np.random.default_rng(seed)

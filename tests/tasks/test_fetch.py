@@ -30,7 +30,9 @@ def test_it_is_the_environment_of_gymnasium_robotics(env):
     for _ in range(20):
         own = shown["observation"]
         goal = shown["desired_goal"]
-        np.testing.assert_array_equal(seen, np.concatenate([own[:3] - env.centre, own[5:8], goal - env.centre]))
+        np.testing.assert_array_equal(
+            seen, np.concatenate([own[:3] - env.unwrapped.centre, own[5:8], goal - env.unwrapped.centre])
+        )
         action = env.action_space.sample()
         seen, reward, *_ = env.step(action)
         shown, expected, *_ = original.step(action)
@@ -48,7 +50,7 @@ def test_rotations_turn_about_where_the_gripper_starts(env):
         np.testing.assert_allclose(image[:6], seen[:6], atol=1e-4)
         assert np.linalg.norm(image[6:] - seen[6:]) > 1e-3  # the goal does turn
         # In world coordinates, which are not centred, the start would turn away by decimetres.
-        uncentred = seen[:3] + env.centre
+        uncentred = seen[:3] + env.unwrapped.centre
         assert np.linalg.norm(image[:3] - uncentred) > 0.1
 
 
@@ -78,7 +80,7 @@ def shifted_paths(env, symmetry, element, rng):
 
     def path(goal, actions):
         env.reset(seed=0)
-        env.unwrapped.goal = goal + env.centre
+        env.unwrapped.goal = goal + env.unwrapped.centre
         return np.array([env.step(action)[0] for action in actions])
 
     return path(goal, actions) @ on_observation.T, path(on_observation[6:, 6:] @ goal, actions @ on_action.T)
@@ -114,10 +116,10 @@ def test_the_fingers_do_nothing(env):
 def test_a_mujoco_that_is_too_new_is_refused(monkeypatch, installed, fits):
     monkeypatch.setattr(fetch, "version", lambda name: installed)
     if fits:
-        fetch.make_fetch_reach().close()
+        fetch.FetchReachEnv().close()
     else:
         with pytest.raises(InputError, match=r"mujoco<3\.12"):
-            fetch.make_fetch_reach()
+            fetch.FetchReachEnv()
 
 
 def test_making_it_prints_nothing():

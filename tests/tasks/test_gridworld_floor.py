@@ -32,7 +32,7 @@ def test_every_free_cell_is_reachable_for_many_seeds(obstacles, passable_penalty
 
 
 def test_unconstrained_floors_are_often_cut():
-    cut = [~is_connected(np.random.default_rng(seed).permutation(225).reshape(15, 15) >= 40) for seed in range(40)]
+    cut = [not is_connected(np.random.default_rng(seed).permutation(225).reshape(15, 15) >= 40) for seed in range(40)]
     assert sum(cut) > 0
 
 
@@ -62,13 +62,10 @@ def test_penalty_cells_are_obstacles_of_the_blocked_floor():
 def test_the_floor_of_a_seed_never_changes():
     # Published results name layouts by their seed.
     rows = ["".join("#" if cell else "." for cell in row) for row in GridWorld(size=7, obstacles=12).floor().blocked]
-    assert rows == FLOOR_OF_SEED_ZERO
+    assert rows == ["#.....#", "....#..", "#.#....", ".....#.", "..#....", ".##.#..", "#....#."]
 
 
 def test_floors_cannot_be_changed():
     floor = GridWorld(obstacles=10).floor()
     with pytest.raises(ValueError, match="read-only"):
         floor.blocked[0, 0] = True
-
-
-FLOOR_OF_SEED_ZERO = []

@@ -63,7 +63,7 @@ def test_overlay_is_monotone_within_limits_and_leaves_walls_and_gaps():
     assert (levels[0], levels[-1]) == (0, 255)
     assert middle(picture, world, free[7]) == FLOOR
     assert middle(picture, world, np.flatnonzero(world.floor().blocked)[0]) == WALL
-    narrow = render(world, overlay=values, colormap="gray", limits=(0, 50))
+    narrow = render(world, overlay=values, colormap="gray", limits=(0.0, 50.0))
     assert middle(narrow, world, free[100]) == (255, 255, 255)
     assert middle(picture, world, free[100]) != (255, 255, 255)
     constant = render(world, overlay=np.ones(225), colormap="gray")

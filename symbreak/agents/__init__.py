@@ -1,0 +1,1 @@
+"""The two algorithms, once each, for every method."""

@@ -1,0 +1,243 @@
+"""Soft actor-critic with one or two experts.
+
+Twin critics and policies come in one or two copies. Per pair a gate chooses the critic, per state a conservative gate
+chooses the policy. Order of an update: gate → critics → target critics → policies → temperature. The minimum of the twins
+is taken after the experts are mixed; one draw of the gate serves both twins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from symbreak.agents.agent import Metrics, Sampler, Transition, augment, draw, mix
+from symbreak.agents.methods import Method
+from symbreak.gates.gate import AbstractGate
+from symbreak.models.critic import make_twin_critic
+from symbreak.models.distribution import SquashedGaussian, blend, radial_blocks, select
+from symbreak.models.learner import Learner, Optimiser, polyak
+from symbreak.models.model import Model
+from symbreak.models.policy import Policy, make_policy
+from symbreak.nn.keys import Key, named_key
+from symbreak.symmetry.layout import Symmetry
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    batch: int = 256
+    width: int = 256
+    rate: float = 3e-4  # of critics, policies and temperature
+    largest_norm: float | None = 0.5  # global norm of each network's gradient
+    discount: float = 0.99
+    polyak: float = 0.005
+    capacity: int = 1_000_000
+    learning_starts: int = 10_000  # uniformly random environment steps before the first update
+    first_temperature: float = 1.0
+    entropy_per_action: float = -0.5  # target entropy per action dimension
+    radial: bool = True  # squash vector actions by length, which commutes with rotations
+
+
+class Temperature(eqx.Module):
+    logarithm: Float[Array, ""]
+
+    def __call__(self) -> Float[Array, ""]:
+        return jnp.exp(self.logarithm)
+
+
+class SACState(eqx.Module):
+    critics: tuple[Learner[Model], ...]
+    targets: tuple[Model, ...]
+    policies: tuple[Learner[Policy], ...]
+    temperature: Learner[Temperature]
+    gate: Any
+
+
+@dataclass(frozen=True)
+class SAC:
+    """Pure functions of a state; the fields are static."""
+
+    symmetry: Symmetry
+    method: Method
+    gate: AbstractGate
+    config: SACConfig = SACConfig()
+
+    def init(self, key: Key) -> SACState:
+        config, experts = self.config, self.method.heads.experts
+        optimiser = Optimiser(config.rate, config.largest_norm, self.method.adam_b1)
+        critics = tuple(
+            make_twin_critic(e.family, self.symmetry, key=named_key(key, "critic", e.role), width=config.width)
+            for e in experts
+        )
+        policies = tuple(
+            make_policy(
+                e.family, self.symmetry, key=named_key(key, "policy", e.role), width=config.width, radial=config.radial
+            )
+            for e in experts
+        )
+        temperature = Temperature(jnp.log(jnp.asarray(config.first_temperature)))
+        return SACState(
+            tuple(Learner.create(critic, optimiser) for critic in critics),
+            critics,
+            tuple(Learner.create(policy, optimiser) for policy in policies),
+            Learner.create(temperature, Optimiser(config.rate)),
+            self.gate.init(named_key(key, "gate")),
+        )
+
+    # --- acting ---------------------------------------------------------------------------------------------------
+
+    def explore(self, state: SACState, observation: Array, step: Array, key: Key) -> Float[Array, " action"]:
+        """Uniformly random at first, then a sample of the gated policy."""
+        random_key, gate_key, action_key = jax.random.split(key, 3)
+        policies = tuple(learner.model for learner in state.policies)
+        distribution, _ = self._policy(policies, state.gate, observation, gate_key, sample=True)
+        action, _ = distribution.sample(action_key)
+        return jnp.where(step < self.config.learning_starts, self._random(random_key), action)
+
+    def exploit(self, state: SACState, observation: Array, key: Key) -> tuple[Array, Float[Array, ""]]:
+        """The mode of the selected policy, and the gate that selected it."""
+        policies = tuple(learner.model for learner in state.policies)
+        distribution, gate = self._policy(
+            policies, state.gate, observation, key, sample=self.method.sample_when_evaluating
+        )
+        return distribution.mode(), gate
+
+    def _random(self, key: Key) -> Float[Array, " action"]:
+        """Uniform in the box, and in the ball where actions are squashed by their length."""
+        box_key, radius_key = jax.random.split(key)
+        action = jax.random.uniform(box_key, (self.symmetry.action.size,), minval=-1.0, maxval=1.0)
+        for number, block in enumerate(radial_blocks(self.symmetry.action) if self.config.radial else ()):
+            index = jnp.array(block)
+            direction = jax.random.normal(named_key(box_key, number), (len(block),))
+            radius = jax.random.uniform(named_key(radius_key, number)) ** (1 / len(block))
+            action = action.at[index].set(radius * direction / jnp.linalg.norm(direction))
+        return action
+
+    def _policy(
+        self, policies: tuple[Policy, ...], gate_state: Any, observation: Array, key: Key, *, sample: bool
+    ) -> tuple[SquashedGaussian, Float[Array, ""]]:
+        """The distribution that acts, and the gate's draw for it."""
+        if len(policies) == 1:
+            return policies[0](observation), jnp.zeros(())
+        propose_key, draw_key = jax.random.split(key)
+        equivariant, free = (policy(observation) for policy in policies)
+        probability = self.gate.of_state(gate_state, observation, self._proposer(policies), propose_key)
+        if self.method.routing == "soft":
+            return blend(equivariant, free, probability), probability
+        gate = draw("hard", probability, draw_key) if sample else (probability > 0.5).astype(probability.dtype)
+        return select(equivariant, free, gate), gate
+
+    def _proposer(self, policies: tuple[Policy, ...]):
+        """Candidate actions, half from each expert: a breaking action may lie outside what the mixture does."""
+        share = self.method.candidates // len(policies)
+
+        def propose(key: Key, observation: Array) -> Float[Array, "candidates action"]:
+            keys = jax.random.split(key, (len(policies), share))
+            drawn = [jax.vmap(lambda k, p=policy: p(observation).sample(k)[0])(ks) for policy, ks in zip(policies, keys, strict=True)]
+            return jax.lax.stop_gradient(jnp.concatenate(drawn))
+
+        return propose
+
+    # --- learning -------------------------------------------------------------------------------------------------
+
+    def update(self, state: SACState, sample: Sampler, step: Array, key: Key) -> tuple[SACState, Metrics]:
+        """One gradient step of everything."""
+        batch_key, augment_key, gate_key, draw_key, target_key, actor_key = (
+            named_key(key, name) for name in ("batch", "augment", "gate update", "gate", "target", "actor")
+        )
+        batch = sample(batch_key)
+        policies = tuple(learner.model for learner in state.policies)
+        gate, gate_metrics = self.gate.update(state.gate, sample, batch, step, gate_key, self._proposer(policies))
+        if self.method.augment:
+            batch = augment(self.symmetry, batch, augment_key)
+        temperature = state.temperature.model()
+
+        target = self.target(state.targets, policies, gate, batch, temperature, target_key)
+        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a))(batch.observation, batch.action)
+        drawn = draw(self.method.routing, probability, draw_key)
+        models = tuple(learner.model for learner in state.critics)
+        (critic_loss, value), gradients = jax.value_and_grad(self.critic_loss, has_aux=True)(models, batch, drawn, target)
+        critics = tuple(learner.step(g) for learner, g in zip(state.critics, gradients, strict=True))
+        targets = tuple(
+            polyak(old, new.model, self.config.polyak) for old, new in zip(state.targets, critics, strict=True)
+        )
+
+        models = tuple(learner.model for learner in critics)
+        (actor_loss, (log_prob, actor_gate)), gradients = jax.value_and_grad(self.actor_loss, has_aux=True)(
+            policies, models, gate, batch, temperature, actor_key
+        )
+        new_policies = tuple(learner.step(g) for learner, g in zip(state.policies, gradients, strict=True))
+        entropy_target = self.config.entropy_per_action * self.symmetry.action.size
+        temperature_gradient = jax.grad(lambda t: -t() * jax.lax.stop_gradient(log_prob + entropy_target))(
+            state.temperature.model
+        )
+        metrics = {
+            "critic/loss": critic_loss,
+            "critic/value": value,
+            "actor/loss": actor_loss,
+            "actor/entropy": -log_prob,
+            "actor/gate": actor_gate,
+            "actor/temperature": temperature,
+            "gate/used": jnp.mean(drawn),
+            **gate_metrics,
+        }
+        return SACState(critics, targets, new_policies, state.temperature.step(temperature_gradient), gate), metrics
+
+    def _critic_values(
+        self, critics: tuple[Model, ...], observation: Array, action: Array, gate: Array
+    ) -> Float[Array, "twins batch"]:
+        """Twin values of a batch, mixed by one gate draw per pair."""
+        pairs = jnp.concatenate([observation, action], axis=-1)
+        outputs = tuple(jax.vmap(lambda twin: jax.vmap(twin)(pairs)[:, 0])(critic) for critic in critics)
+        return mix(self.method.routing, outputs, gate)
+
+    def target(
+        self, targets: tuple[Model, ...], policies: tuple[Policy, ...], gate: Any, batch: Transition,
+        temperature: Array, key: Key,
+    ) -> Float[Array, " batch"]:
+        """y = r + discount·(min Q̄(s',a') − α·log π(a'|s')), a' from the current policy."""
+        action, log_prob, _ = self._act(policies, gate, batch.next_observation, named_key(key, "action"))
+        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a, target=True))(batch.next_observation, action)
+        drawn = draw(self.method.routing, probability, named_key(key, "gate"))
+        value = jnp.min(self._critic_values(targets, batch.next_observation, action, drawn), axis=0)
+        return batch.reward + batch.discount * (value - temperature * log_prob)
+
+    def critic_loss(
+        self, critics: tuple[Model, ...], batch: Transition, gate: Array, target: Array
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """½(Q − y)², summed over the twins."""
+        values = self._critic_values(critics, batch.observation, batch.action, gate)
+        return jnp.mean(jnp.sum(0.5 * (values - target) ** 2, axis=0)), jnp.mean(values)
+
+    def actor_loss(
+        self, policies: tuple[Policy, ...], critics: tuple[Model, ...], gate: Any, batch: Transition,
+        temperature: Array, key: Key,
+    ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
+        """α·log π(a|s) − min Q(s,a) at a fresh action, with the gates fixed."""
+        action, log_prob, actor_gate = self._act(policies, gate, batch.observation, named_key(key, "action"))
+        fixed = jax.lax.stop_gradient(action)
+        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a))(batch.observation, fixed)
+        drawn = draw(self.method.routing, probability, named_key(key, "gate"))
+        value = jnp.min(self._critic_values(critics, batch.observation, action, drawn), axis=0)
+        loss = jnp.mean(temperature * log_prob - value)
+        if self.method.actor_penalty:
+            loss = loss + self.method.actor_penalty * optax.tree_utils.tree_norm(policies, squared=True)
+        return loss, (jnp.mean(log_prob), jnp.mean(actor_gate))
+
+    def _act(
+        self, policies: tuple[Policy, ...], gate: Any, observations: Array, key: Key
+    ) -> tuple[Array, Float[Array, " batch"], Float[Array, " batch"]]:
+        """An action of the gated policy for each observation, with its log density and the state gate's draw."""
+
+        def one(observation: Array, gate_key: Key, action_key: Key) -> tuple[Array, Array, Array]:
+            distribution, drawn = self._policy(policies, gate, observation, gate_key, sample=True)
+            return *distribution.sample(action_key), drawn
+
+        gate_keys = jax.random.split(named_key(key, "state gate"), len(observations))
+        action_keys = jax.random.split(named_key(key, "noise"), len(observations))
+        return jax.vmap(one)(observations, gate_keys, action_keys)

@@ -1,0 +1,113 @@
+"""Grid-worlds by enumeration: every free state, every action, every element of the group.
+
+The error of a pair is the total variation between where s leads, turned, and where gs leads; for moves without
+slipping it is 0 or 1. As everywhere on grids, states on blocked cells do not occur and images that fall on them are not
+compared.
+"""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+
+from symbreak.audit.compare import Comparison, Errors, Evidence
+from symbreak.audit.simulators import layers
+from symbreak.symmetry import Element, Symmetry
+from symbreak.tasks.gridworld import GridWorld
+from symbreak.tasks.gridworld_gym import GridWorldEnv
+
+RESOLUTION = 1e4  # observations that agree when multiplied by this and rounded are the same place
+
+
+class GridPairs(Evidence):
+    """All pairs of a free state and an action."""
+
+    how = "every pair of a free state and an action is enumerated, with every element of the group"
+    noun = "state-action pairs"
+
+    def __init__(self, world: GridWorld) -> None:
+        self.world = world
+        self._tables = world.tabular()
+        self.states = np.flatnonzero(self._tables.free)
+        self.pairs = self.states.size * 4
+        agent, goal = np.divmod(np.arange(world.cells**2), world.cells)
+        self._shown = np.asarray(world.observe(agent, goal), dtype=float)
+        self._spread = float(self._tables.reward[self.states].std()) or 1.0
+
+    @staticmethod
+    def of(env: gym.Env) -> GridPairs | None:
+        """The pairs of a grid-world environment; None where it is another one or its view is changed by a wrapper."""
+        changing = (gym.ObservationWrapper, gym.ActionWrapper, gym.RewardWrapper)
+        bare = env.unwrapped
+        if isinstance(bare, GridWorldEnv) and not any(isinstance(layer, changing) for layer in layers(env)):
+            return GridPairs(bare.world)
+        return None
+
+    def observations(self) -> np.ndarray:
+        return self._shown[self.states]
+
+    def compare(self, symmetry: Symmetry, centre: np.ndarray | None = None, limit: int | None = None) -> Comparison:
+        states = self.states
+        if limit is not None:  # spread over the whole grid; the order of states is that of the agent's cells
+            states = states[np.linspace(0, states.size - 1, min(50 * limit, states.size)).astype(int)]
+        centre = np.zeros(4) if centre is None else centre
+        group = symmetry.group
+        elements = [g for g in group.elements() if g.steps] if group.is_finite else list(group.generators)
+        columns = [self._under(symmetry, element, states, centre) for element in elements]
+
+        def joined(name: str) -> np.ndarray:
+            return np.stack([column[name] for column in columns], axis=1)
+
+        errors = {name: joined(name) for name in symmetry.observation.names}
+        return Comparison(
+            fields={name: Errors(error, 1.0 - 2.0 * error) for name, error in errors.items()},
+            reward=Errors(joined("the reward")),
+            termination=Errors(joined("the termination")),
+            reachable=joined("reachable").astype(bool),
+            enumerated=True,
+        )
+
+    def _under(self, symmetry: Symmetry, element: Element, states: np.ndarray, centre: np.ndarray) -> dict:
+        """Errors of all pairs under one element, state by state, action fastest."""
+        tables, cells = self._tables, self.world.cells
+        matrix = symmetry.observation.matrix(element)
+        turned = centre + (self._shown[states] - centre) @ matrix.T
+        inside = (np.abs(turned) <= 1.0 + 1e-6).all(axis=1)
+        agent, goal = self.world.locate(np.where(inside[:, None], turned, 0.0))
+        image = agent * cells + goal
+        met = np.abs(self._shown[image] - turned).max(axis=1) < 1.0 / RESOLUTION
+        reachable = np.repeat(inside & met & tables.free[image], 4)
+        s, a = np.repeat(states, 4), np.tile(np.arange(4), states.size)
+        gs, ga = np.repeat(image, 4), symmetry.action_permutation(element)[a]
+        outcomes, image_outcomes = tables.next_state[s, a], tables.next_state[gs, ga]
+        weights, image_weights = tables.probability[s, a], tables.probability[gs, ga]
+        wanted = centre + (self._shown[outcomes] - centre) @ matrix.T
+        seen = self._shown[image_outcomes]
+        column: dict[str, np.ndarray] = {}
+        for name, field in symmetry.observation.fields.items():
+            index = list(field.indices or ())
+            column[name] = _total_variation(
+                _places(wanted[..., index]), weights, _places(seen[..., index]), image_weights
+            )
+        column["the reward"] = np.abs(tables.reward[s, a] - tables.reward[gs, ga]) / self._spread
+        ends = (tables.terminal[outcomes] * weights).sum(axis=1)
+        image_ends = (tables.terminal[image_outcomes] * image_weights).sum(axis=1)
+        column["the termination"] = np.abs(ends - image_ends)
+        column = {name: np.where(reachable, values, np.nan) for name, values in column.items()}
+        return column | {"reachable": reachable}
+
+
+def _places(values: np.ndarray) -> np.ndarray:
+    """One whole number for each distinct row, equal for rows that are the same place."""
+    width = int(8 * RESOLUTION)
+    rounded = np.rint(values * RESOLUTION).astype(np.int64)
+    return rounded @ (width ** np.arange(values.shape[-1])[::-1])
+
+
+def _total_variation(first: np.ndarray, weights: np.ndarray, second: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Between two distributions given as (pairs, outcomes) places with weights; places may repeat."""
+    own = np.einsum("nkj,nj->nk", np.equal(first[:, :, None], first[:, None, :]), weights)
+    seen = np.einsum("nkj,nj->nk", np.equal(first[:, :, None], second[:, None, :]), other)
+    # Each outcome carries its share of what the two have in common at its place.
+    common = np.einsum("nk,nk->n", weights, np.minimum(own, seen) / own)
+    return np.where(np.abs(1.0 - common) < 1e-12, 0.0, 1.0 - common)

@@ -1,0 +1,140 @@
+"""What small change would make a declared symmetry true?
+
+Neighbours of the declaration are compared on a few states, the best is compared on more, and so on from there for at
+most three changes. A shift of the point about which a field turns is tried as well: a declared rotation acts about
+zero, so positions must be centred.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from symbreak.audit.compare import Comparison, Evidence
+from symbreak.audit.neighbours import neighbours, units
+from symbreak.symmetry import Symmetry
+
+FEW, MORE = 6, 24  # situations for a first and for a second look
+FINALISTS = 5
+CHANGES = 3
+WORTH_TELLING = 0.8  # a change that leaves more than this share of the score is not worth mentioning
+OFF_CENTRE = 0.5  # a field whose mid-range is further from zero than this share of its half range may be off centre
+
+
+@dataclass(frozen=True)
+class Change:
+    """What should happen to which fields."""
+
+    fields: tuple[str, ...]
+    words: str
+
+    def __str__(self) -> str:
+        return f"{' and '.join(self.fields)} {self.words}"
+
+
+@dataclass(frozen=True)
+class Mending:
+    """Changes, and the scores before, after the first and after all of them.
+
+    `exact` says that the changes lead to an exact symmetry, `centres` that one of them moves a centre.
+    """
+
+    changes: tuple[Change, ...]
+    before: float
+    after_first: float
+    after: float
+    exact: bool
+    centres: bool
+
+    @property
+    def factor(self) -> float:
+        """By how much the first change alone lowers the error."""
+        return self.before / self.after_first if self.after_first else np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    symmetry: Symmetry
+    centre: np.ndarray
+    change: Change = Change((), "")
+    freezes: bool = False
+    recasts: bool = False
+    centres: bool = False
+
+
+def mend(evidence: Evidence, symmetry: Symmetry, bounds: tuple[np.ndarray, np.ndarray]) -> Mending:
+    """The best sequence of small changes found; no words where none is worth mentioning."""
+    current = _Trial(symmetry, np.zeros(symmetry.observation.size))
+    found = [_compare(evidence, current, MORE)]
+    changes: list[_Trial] = []
+    while not found[-1].exact and len(changes) < CHANGES:
+        best = _best(evidence, current, bounds)
+        if best is None or best[0].score > WORTH_TELLING * found[-1].score:
+            break
+        found.append(best[0])
+        changes.append(best[1])
+        current = best[1]
+    while not found[-1].exact and len(changes) > 1 and changes[-1].recasts:
+        changes.pop()  # after another change, a new kind of field is told only where it ends in an exact symmetry
+        found.pop()
+    scores = [comparison.score for comparison in found]
+    return Mending(
+        changes=tuple(trial.change for trial in changes),
+        before=scores[0],
+        after_first=scores[min(1, len(scores) - 1)],
+        after=scores[-1],
+        exact=bool(changes) and found[-1].exact,
+        centres=any(trial.centres for trial in changes),
+    )
+
+
+def _best(
+    evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np.ndarray]
+) -> tuple[Comparison, _Trial] | None:
+    """The best single change, looked for on few situations and confirmed on more."""
+
+    def better(trials: list[_Trial], size: int) -> list[tuple[Comparison, _Trial]]:
+        limit = _compare(evidence, current, size).score
+        compared = [(_compare(evidence, trial, size), trial) for trial in trials]
+        kept = [(c, t) for c, t in compared if c.score < limit and (c.exact or not t.freezes)]
+        return sorted(kept, key=lambda pair: (not pair[0].exact, pair[0].score))
+
+    finalists = [trial for _, trial in better(_trials(evidence, current, bounds), FEW)[:FINALISTS]]
+    return next(iter(better(finalists, MORE)), None)
+
+
+def _compare(evidence: Evidence, trial: _Trial, size: int) -> Comparison:
+    return evidence.compare(trial.symmetry, trial.centre, size)
+
+
+def _trials(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np.ndarray]) -> list[_Trial]:
+    changed = [
+        _Trial(n.symmetry, current.centre, Change(n.fields, n.words), n.freezes, n.recasts)
+        for n in neighbours(current.symmetry)
+    ]
+    return changed + _centrings(evidence, current, bounds)
+
+
+def _centrings(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np.ndarray]) -> list[_Trial]:
+    """Units that turn about the middle of their bounds, or where they have none about the middle of what was seen."""
+    seen = evidence.observations()
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    bounded = np.isfinite(bounds[0]) & np.isfinite(bounds[1])
+    visited = np.where(np.abs(low + high) > OFF_CENTRE * (high - low), (low + high) / 2, 0.0)
+    middle = visited
+    middle[bounded] = (bounds[0][bounded] + bounds[1][bounded]) / 2
+    layout = current.symmetry.observation
+    matrices = [layout.matrix(element) for element in layout.group.generators]
+    trials = []
+    for unit in units(current.symmetry):
+        names = [name for side, name in unit if side == "observation"]
+        index = [i for name in names for i in layout.fields[name].indices or ()]
+        centre = current.centre.copy()
+        centre[index] = middle[index]
+        shift = centre - current.centre
+        if any(np.abs(matrix @ shift - shift).max() > 1e-9 for matrix in matrices):  # only what moves has a centre
+            written = ", ".join(f"{value:.4g}" for value in centre[index])
+            words = f"{'is' if len(names) == 1 else 'are'} not centred, subtract ({written})"
+            trials.append(_Trial(current.symmetry, centre, Change(tuple(names), words), centres=True))
+    return trials

@@ -1,0 +1,127 @@
+"""From errors to plain words.
+
+A symmetry is *exact* when every image can be visited and nothing differs by more than rounding. It is *not a symmetry*
+when the declaration itself is at fault: its images hardly ever occur, some field changes the opposite way, or a small
+change of the declaration mends it. Anything between is *locally broken*: true in places or in part, which is what
+partial equivariance is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from symbreak.audit.compare import Comparison, Errors
+from symbreak.audit.mend import Mending
+
+EXACT, LOCALLY_BROKEN, NOT_A_SYMMETRY = "exact", "locally broken", "not a symmetry"
+HARDLY_EVER = 0.02  # share of reachable images below which there is nothing to be symmetric
+OPPOSED = -0.25  # mean agreement of changes below which a field goes against its declaration
+NEARLY_ALL = 0.95
+SLIGHT = 0.1  # a mean error below a tenth of a step's change is an approximation
+TURNS_THE_TABLE = 3.0  # one change that lowers the mean error by this factor: the declaration has a slip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One field, or the reward, or the termination.
+
+    `error` is the mean over all images that could be made, relative to the size of a step's change (for the reward: to
+    the spread of rewards); `reachable_error` is that over images that can be visited, NaN where these are too few.
+    """
+
+    error: float
+    worst: float
+    share_broken: float
+    reachable_error: float
+    share_noticeable: float  # share of pairs, among those judged, with an error above a tenth of a step's change
+    agreement: float
+    words: str
+
+    @property
+    def is_exact(self) -> bool:
+        return self.share_broken == 0.0
+
+
+def find(comparison: Comparison, errors: Errors, noun: str) -> Finding:
+    """What the errors of one field say."""
+    made = comparison.made
+    if not made.any():
+        return Finding(np.nan, np.nan, 1.0, np.nan, 1.0, np.nan, "no image could be made")
+    enough = comparison.reachable.mean() >= HARDLY_EVER
+    judged = made & comparison.reachable if enough else made
+    noticeable = judged & (errors.relative > SLIGHT)
+    finding = Finding(
+        error=float(errors.relative[made].mean()),
+        worst=float(errors.relative[made].max()),
+        share_broken=comparison.broken_share([errors]),
+        reachable_error=float(errors.relative[judged].mean()) if enough else np.nan,
+        share_noticeable=float(noticeable.any(axis=1).sum() / judged.any(axis=1).sum()),
+        agreement=1.0 if errors.agreement is None else float(errors.agreement[judged].mean()),
+        words="",
+    )
+    size = "a step's change" if errors.agreement is not None else "the rewards' spread"
+    return replace(finding, words=_words(finding, noun, size))
+
+
+def _words(finding: Finding, noun: str, size: str) -> str:
+    """`size` names what the error is relative to."""
+    if finding.is_exact:
+        return "exact"
+    if finding.agreement < OPPOSED:
+        return "not a symmetry: changes the opposite way"
+    if finding.share_broken < NEARLY_ALL:
+        return f"broken in {percent(finding.share_broken)} of {noun}"
+    error = finding.error if np.isnan(finding.reachable_error) else finding.reachable_error
+    if error >= 1.0:
+        return f"broken in {'all' if finding.share_broken == 1.0 else 'nearly all'} {noun}"
+    kind = "approximate" if error < SLIGHT else "broken"
+    often = f"more than a tenth in {percent(finding.share_noticeable)} of {noun}"
+    tenth = "" if finding.share_noticeable >= NEARLY_ALL else f", {often}" if finding.share_noticeable else ""
+    return f"{kind}: off by {percent(error)} of {size}{tenth}"
+
+
+def percent(share: float) -> str:
+    """A share in words that never rounds something to nothing."""
+    if 0.0 < share < 0.001:
+        return "below 0.1 %"
+    return "0 %" if share == 0.0 else f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def judge(
+    findings: dict[str, Finding],
+    reward: Finding,
+    termination: Finding,
+    comparison: Comparison,
+    action_bounds_invariant: bool,
+    mending: Mending,
+) -> tuple[str, tuple[str, ...]]:
+    """The verdict and the reasons for it, most telling first."""
+    reachable = float(comparison.reachable.mean())
+    everything = [*findings.values(), reward, termination]
+    if reachable == 1.0 and action_bounds_invariant and all(finding.is_exact for finding in everything):
+        return EXACT, ()
+    reasons = []
+    opposed = [name for name, finding in findings.items() if finding.agreement < OPPOSED]
+    if opposed:
+        reasons.append(f"{', '.join(opposed)} change{'s' if len(opposed) == 1 else ''} against the declaration")
+    if reachable < HARDLY_EVER:
+        never = "no image of a visited state can" if reachable == 0.0 else "hardly any image of a visited state can"
+        worst = sorted(findings, key=lambda name: -np.nan_to_num(findings[name].error))[:3]
+        off = [f"{name} ({findings[name].error:.1f})" for name in worst if findings[name].error > SLIGHT]
+        reasons.append(f"{never} itself be visited" + (f", and {', '.join(off)} are furthest off" if off else ""))
+    if mending.exact:
+        reasons.append("a small change of the declaration makes it exact")
+    elif not reasons and not mending.centres and mending.factor >= TURNS_THE_TABLE:
+        reasons.append("a small change of the declaration removes most of the error")
+    return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
+
+
+def accuse(findings: dict[str, Finding], mending: Mending) -> dict[str, Finding]:
+    """The findings with what should change written beside the fields concerned."""
+    accused = {field: change.words for change in mending.changes for field in change.fields}
+    return {
+        name: replace(finding, words=f"{NOT_A_SYMMETRY}: {accused[name]}?") if name in accused else finding
+        for name, finding in findings.items()
+    }

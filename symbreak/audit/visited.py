@@ -1,0 +1,184 @@
+"""States that a policy visits in a simulator, and steps from them and from their images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from symbreak.audit.compare import TOLERANCE, Comparison, Errors, Evidence
+from symbreak.audit.simulators import Outcome, Simulator
+from symbreak.errors import InputError
+from symbreak.symmetry import Element, Symmetry
+
+Policy = Callable[[np.ndarray], Any]
+KEEP = 0.25  # share of a rollout's states that are audited, so that they differ from one another
+LONGEST_ROLLOUT = 200
+CONTROLS = 20  # states on which the identity is tried
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """A visited state, what it showed, an action, and what the step did."""
+
+    state: Any
+    observation: np.ndarray
+    action: np.ndarray | int
+    outcome: Outcome
+
+
+class VisitedStates(Evidence):
+    """States that a policy visits in a simulator, each with one action."""
+
+    noun = "states"
+
+    def __init__(self, simulator: Simulator, states: int, seed: int, policy: Policy | None = None) -> None:
+        if states < 1:
+            raise InputError(f"states={states}: audit at least one state")
+        self.simulator = simulator
+        self.situations = _visit(simulator, states, seed, policy)
+        self.pairs = states
+        self.how = simulator.how
+        self._floor, self._reward_floor = self._controls()
+        self.control = max(float((self._floor / self._sizes).max()), self._reward_floor)
+
+    def observations(self) -> np.ndarray:
+        return np.array([situation.observation for situation in self.situations])
+
+    def compare(self, symmetry: Symmetry, centre: np.ndarray | None = None, limit: int | None = None) -> Comparison:
+        every = 1 if limit is None else max(1, len(self.situations) // limit)  # spread over the rollouts
+        situations = self.situations[::every][:limit]
+        elements = symmetry.group.generators
+        centre = np.zeros(symmetry.observation.size) if centre is None else centre
+        fields = {name: list(field.indices or ()) for name, field in symmetry.observation.fields.items()}
+        # The size of a change is taken from all visited states, so that few and many of them are judged alike.
+        sizes = {name: self._size(index) for name, index in fields.items()}
+
+        shape = (len(situations), len(elements))
+        errors = {name: np.full(shape, np.nan) for name in fields}
+        agreement = {name: np.full(shape, np.nan) for name in fields}
+        reward, termination, reachable = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+        hindrances: Counter[str] = Counter()
+        for j, element in enumerate(elements):
+            matrix = symmetry.observation.matrix(element)
+            actions = self._image_actions(symmetry, element, situations)
+            for i, situation in enumerate(situations):
+                start = centre + matrix @ (situation.observation - centre)
+                image = self.simulator.image(situation.state, start)
+                if image is None:
+                    hindrances["no state shows the image"] += 1
+                    continue
+                hindrance = self.simulator.hindrance(situation.state, image)
+                hindrances.update([hindrance] if hindrance else [])
+                reachable[i, j] = not hindrance
+                self.simulator.place(image)
+                outcome = self.simulator.step(actions[i])
+                wanted = matrix @ (situation.outcome.observation - situation.observation)
+                change = outcome.observation - start
+                for name, index in fields.items():
+                    missed = np.linalg.norm(wanted[index] - change[index])
+                    both = np.sum(wanted[index] ** 2) + np.sum(change[index] ** 2)
+                    errors[name][i, j] = missed / sizes[name]
+                    agreement[name][i, j] = 1.0 - missed**2 / both if missed > TOLERANCE * sizes[name] else 1.0
+                reward[i, j] = abs(outcome.reward - situation.outcome.reward) / self._spread
+                termination[i, j] = outcome.terminated != situation.outcome.terminated
+        floors = {name: float(np.linalg.norm(self._floor[index])) / sizes[name] for name, index in fields.items()}
+        return Comparison(
+            fields={name: Errors(errors[name], agreement[name], _above(floors[name])) for name in fields},
+            reward=Errors(reward, tolerance=_above(self._reward_floor)),
+            termination=Errors(termination),
+            reachable=reachable,
+            hindrances=hindrances,
+        )
+
+    def _image_actions(self, symmetry: Symmetry, element: Element, situations: list[Situation]) -> list[Any]:
+        if symmetry.discrete:
+            permutation = symmetry.action_permutation(element)
+            return [int(permutation[situation.action]) for situation in situations]
+        matrix, space = symmetry.action.matrix(element), self.simulator.env.action_space
+        assert isinstance(space, Box)
+        # An action outside the bounds cannot be taken; what would be done instead is the nearest one inside.
+        return [np.clip(matrix @ situation.action, space.low, space.high) for situation in situations]
+
+    @cached_property
+    def _changes(self) -> tuple[np.ndarray, np.ndarray]:
+        before = self.observations()
+        return before, np.array([situation.outcome.observation for situation in self.situations]) - before
+
+    def _size(self, index: list[int]) -> float:
+        """Mean size of the field's change; of the field itself where it never changes."""
+        before, change = (np.linalg.norm(values[:, index], axis=1).mean() for values in self._changes)
+        return float(change if change > 1e-9 * before else before) or 1.0
+
+    @cached_property
+    def _spread(self) -> float:
+        rewards = np.array([situation.outcome.reward for situation in self.situations])
+        return float(rewards.std() if rewards.std() > 1e-9 * np.abs(rewards).max() else np.abs(rewards).max()) or 1.0
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        return np.array([self._size([i]) for i in range(len(self.situations[0].observation))])
+
+    def _controls(self) -> tuple[np.ndarray, float]:
+        """Largest errors when nothing is transformed, per number shown and of the reward (relative to its spread).
+
+        Zero up to rounding for a simulator that sets states exactly.
+        """
+        space = self.simulator.env.observation_space
+        shown = np.abs(self.observations()).max(axis=0)
+        floor, reward_floor = np.finfo(space.dtype or float).eps * shown, 0.0
+        for situation in self.situations[:CONTROLS]:
+            image = self.simulator.image(situation.state, situation.observation)
+            if image is None:
+                raise InputError(
+                    "state_from_observation returned None for an observation the environment had just shown: "
+                    "it must find a state for every observation that occurs"
+                )
+            self.simulator.place(image)
+            again, first = self.simulator.step(situation.action), situation.outcome
+            floor = np.maximum(floor, np.abs(again.observation - first.observation))
+            reward_floor = max(reward_floor, abs(again.reward - first.reward) / self._spread)
+        return floor, reward_floor
+
+
+def _above(floor: float) -> float:
+    """The tolerance for errors whose control is `floor`."""
+    return max(TOLERANCE, 10.0 * floor)
+
+
+def _visit(simulator: Simulator, states: int, seed: int, policy: Policy | None) -> list[Situation]:
+    """States met on rollouts, each stepped once from where it was set, as its images will be."""
+    rng = np.random.default_rng(seed)
+    space = simulator.env.action_space
+    simulator.reset(seed=seed)
+    met: list[tuple[Any, np.ndarray, Any]] = []
+    time = 0
+    while len(met) < states:
+        observation = simulator.observation().copy()
+        action = policy(observation) if policy is not None else _random_action(space, rng)
+        if rng.random() < KEEP:
+            met.append((simulator.capture(), observation, action))
+        outcome = simulator.step(action)
+        time += 1
+        if outcome.terminated or outcome.truncated or time >= LONGEST_ROLLOUT:
+            simulator.reset()
+            time = 0
+    situations = []
+    for state, observation, action in met:
+        simulator.place(state)
+        situations.append(Situation(state, observation, action, simulator.step(action)))
+    return situations
+
+
+def _random_action(space: Any, rng: np.random.Generator) -> np.ndarray | int:
+    if isinstance(space, Discrete):
+        return int(rng.integers(space.n))
+    if not isinstance(space, Box):
+        raise InputError(f"the action space {space} is neither Box nor Discrete; only these can be audited")
+    low, high = np.where(np.isfinite(space.low), space.low, -1.0), np.where(np.isfinite(space.high), space.high, 1.0)
+    return rng.uniform(low, high)

@@ -1,0 +1,61 @@
+"""From a disagreement to a label: how large is too large?
+
+`sigma` compares with a smoothed mean plus κ deviations of all disagreements since the warm-up ended, `quantile` with a
+quantile of the batch, `absolute` with a constant that follows from the size of an orbit (for categorical
+predictors: a pair in the minority of its orbit is at least one half away from the orbit's mean).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from symbreak.models.statistics import Running
+
+
+@dataclass(frozen=True)
+class ThresholdRule:
+    kind: Literal["sigma", "quantile", "absolute"] = "sigma"
+    deviations: float = 1.5  # κ
+    smoothing: float = 0.2  # β, the weight of the old value
+    every: int = 200  # environment steps between two values
+    level: float = 0.6  # ordinary quantile level: 0.6 labels the top 40 %
+    upper: bool = False  # read the level from above instead: 0.6 labels the top 60 %
+    absolute: float = 0.45
+
+
+class ThresholdState(eqx.Module):
+    statistics: Running
+    value: Float[Array, ""]
+    known: Bool[Array, ""]
+
+    @classmethod
+    def empty(cls) -> ThresholdState:
+        return cls(Running.empty(), jnp.zeros(()), jnp.zeros((), bool))
+
+
+def observe(
+    rule: ThresholdRule, state: ThresholdState, disagreement: Float[Array, " batch"], step: Array
+) -> tuple[ThresholdState, Float[Array, " batch"]]:
+    """Take a batch into account and label it; before the first threshold nothing is labelled broken."""
+    if rule.kind == "absolute":
+        value = jnp.asarray(rule.absolute, disagreement.dtype)
+        return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
+    if rule.kind == "quantile":
+        value = jnp.quantile(disagreement, 1 - rule.level if rule.upper else rule.level)
+        return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
+    statistics = state.statistics.merge(disagreement)
+    raw = statistics.mean + rule.deviations * statistics.std
+    smoothed = jnp.where(state.known, rule.smoothing * state.value + (1 - rule.smoothing) * raw, raw)
+    due = step % rule.every == 0
+    value = jnp.where(due, smoothed, state.value)
+    known = state.known | due
+    return ThresholdState(statistics, value, known), jnp.where(known, _above(disagreement, value), 0.0)
+
+
+def _above(disagreement: Array, value: Array) -> Array:
+    return (disagreement > value).astype(disagreement.dtype)

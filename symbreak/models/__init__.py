@@ -1,0 +1,1 @@
+"""Values, policies and one-step predictors, built from networks of any family."""

@@ -1,0 +1,53 @@
+"""A symmetry from a user's own file, named `file.py:NAME`.
+
+Loading runs the file, as `python file.py` would: give only files you trust. Nothing that symbreak stores (a config, a
+checkpoint) ever names such a file, so this happens only when a user types it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+from symbreak.errors import InputError
+from symbreak.symmetry import Symmetry
+
+
+def names_a_file(text: str) -> bool:
+    """Whether a symmetry given as text is `file.py:NAME` rather than one of a task's names."""
+    return ".py:" in text or text.endswith(".py")
+
+
+def load_symmetry(text: str) -> Symmetry:
+    """The symmetry NAME of `file.py:NAME`; NAME may also be a function without arguments that returns one."""
+    path_text, _, name = text.rpartition(":")
+    if not path_text or not name or name.endswith(".py"):
+        raise InputError(f"symmetry {text!r} names no object: write it as file.py:NAME")
+    path = Path(path_text)
+    if not path.is_file():
+        raise InputError(f"symmetry {text!r}: there is no file {path}; give the path from the current directory")
+    spec = importlib.util.spec_from_file_location(f"symbreak_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"symmetry {text!r}: {path} is no Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickling inside the file look their module up by name
+    try:
+        spec.loader.exec_module(module)
+    except InputError:
+        raise  # already one line that says what is wrong with the symmetry
+    except Exception as problem:
+        written = " ".join(str(problem).split())
+        raise InputError(f"symmetry {text!r}: running {path} raised {type(problem).__name__}: {written}") from problem
+    if not hasattr(module, name):
+        near = get_close_matches(name, vars(module), n=1) or [
+            n for n, v in vars(module).items() if isinstance(v, Symmetry)
+        ]
+        hint = f"did you mean {near[0]}?" if near else "define a Symmetry there"
+        raise InputError(f"symmetry {text!r}: {path} defines no {name}; {hint}")
+    value = getattr(module, name)
+    symmetry = value() if callable(value) and not isinstance(value, Symmetry) else value
+    if not isinstance(symmetry, Symmetry):
+        raise InputError(f"symmetry {text!r}: {name} is {type(symmetry).__name__}, it must be a symbreak Symmetry")
+    return symmetry

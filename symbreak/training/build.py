@@ -1,0 +1,154 @@
+"""From names to an agent: task × symmetry × method × preset.
+
+Two presets exist. `default` is what we recommend and have measured; `paper` follows the published tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from symbreak.agents.dqn import DQN, DQNConfig
+from symbreak.agents.sac import SAC, SACConfig
+from symbreak.agents.methods import Method, as_published, get_method
+from symbreak.errors import InputError
+from symbreak.gates.gate import AbstractGate, FixedGate, NoGate, OracleGate
+from symbreak.gates.learned import GateConfig, LearnedGate
+from symbreak.gates.threshold import ThresholdRule
+from symbreak.models.predictor import AbstractOutcome, CellOutcome, IncrementOutcome
+from symbreak.symmetry.layout import Symmetry
+from symbreak.tasks.task import Task
+from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
+
+Preset = Literal["default", "paper"]
+
+
+def gate_config(task: Task, preset: Preset, steps: int) -> GateConfig:
+    """The gate's settings; budgets are fixed here, for a training of `steps` environment steps."""
+    discrete = task.algorithm == "dqn"
+    deterministic_grid = discrete and "slip" not in task.name
+    if preset == "paper":
+        rule = ThresholdRule(
+            "sigma" if task.quantile_level is None else "quantile",
+            deviations=task.threshold_deviations,
+            smoothing=0.2 if discrete else 0.1,
+            every=200 if discrete else 100,
+            level=task.quantile_level or 0.6,
+        )
+        return GateConfig(
+            disagreement="trained",
+            threshold=rule,
+            encoding="raw",
+            standardise=False,
+            warmup=task.paper_warm_up_steps if discrete else min(20_000, steps // 10),
+            prior=0.5 if discrete else 0.7685,
+            rate=1e-4,
+            predictor_steps=20 if discrete else 2,
+            largest_norm=1.0 if discrete else 0.5,
+            width=256 if discrete else 128,
+            state_gate="none" if discrete else "expectile",
+        )
+    rule = ThresholdRule(
+        "absolute" if deterministic_grid else "sigma",
+        deviations=task.threshold_deviations,
+        smoothing=0.2 if discrete else 0.1,
+        every=200 if discrete else 100,
+    )
+    return GateConfig(
+        threshold=rule,
+        encoding="fourier" if discrete else "raw",
+        standardise=not discrete,
+        warmup=min(10_000, max(1, steps // 10)) if discrete else min(20_000, steps // 10),
+        prior=0.5 if discrete else 0.7685,
+        rate=5e-4,
+        largest_norm=1.0 if discrete else 0.5,
+        width=256 if discrete else 128,
+        state_gate="none" if discrete else "expectile",
+    )
+
+
+def outcome_for(task: Task, symmetry: Symmetry, preset: Preset) -> AbstractOutcome:
+    """What the one-step predictors predict on this task."""
+    if task.jax_env is not None:
+        world = task.jax_env()
+        if not world.passable_penalty:
+            return CellOutcome(symmetry, world.size)
+        if preset == "paper":
+            return CellOutcome(symmetry, world.size, "scalar")
+        return CellOutcome(symmetry, world.size, "categorical", tuple(world.reward_values))
+    hopper = task.name == "hopper" and preset == "default"  # its audit shows reward and termination breaking
+    return IncrementOutcome(symmetry, reward_head=hopper, termination_head=hopper, scaled=preset == "default")
+
+
+@lru_cache(maxsize=32)
+def oracle_table(world: Any, kind: str) -> np.ndarray:
+    """1 where the pair is broken, for every state (agent × goal) and action of a grid-world."""
+    tables = world.tabular()
+    mdp = TabularMDP.from_tables(tables, 0.99)
+    action = PermutationAction(tables.state_permutations, tables.action_permutations)
+    gate = strict_gate if kind == "oracle-strict" else minority_gate
+    return gate(mdp, action, tables.free).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class StateIndex:
+    """The index of a grid-world's observation in its tables."""
+
+    world: Any
+
+    def __call__(self, observation: Array) -> Array:
+        agent, goal = self.world.locate(observation)
+        return jnp.asarray(agent * self.world.cells + goal)
+
+
+def make_gate(
+    method: Method, task: Task, symmetry: Symmetry, preset: Preset, steps: int, changes: dict[str, Any]
+) -> AbstractGate:
+    actions = symmetry.action.size if symmetry.discrete else 0
+    if method.gate == "none":
+        return NoGate(actions)
+    if method.gate == "fixed":
+        return FixedGate(method.fixed, actions)
+    if method.gate == "learned":
+        config = gate_config(task, preset, steps)
+        if not symmetry.discrete:
+            config = replace(config, state_gate=method.state_gate, candidates=method.candidates)
+        return LearnedGate(symmetry, outcome_for(task, symmetry, preset), replace(config, **changes))
+    if task.jax_env is None:
+        raise InputError(f"method {method.gate!r} needs a grid-world, whose tables say what is broken; {task.name} is none")
+    world = task.jax_env()
+    return OracleGate(oracle_table(world, method.gate), StateIndex(world))
+
+
+def build_agent(
+    task: Task,
+    method_name: str,
+    *,
+    symmetry_name: str | None = None,
+    preset: Preset = "default",
+    steps: int | None = None,
+    config: dict[str, Any] | None = None,
+    gate: dict[str, Any] | None = None,
+) -> DQN | SAC:
+    """The task's algorithm with the named method; `config` and `gate` override single settings."""
+    symmetry = task.symmetry(symmetry_name)
+    budget = task.training_steps if steps is None else steps
+    method = get_method(method_name)
+    if preset == "paper":
+        method = as_published(method)
+    gate_description = make_gate(method, task, symmetry, preset, budget, gate or {})
+    if task.algorithm == "dqn":
+        settings = DQNConfig(discount=task.discount, exploration_steps=budget // 2)
+        return DQN(symmetry, method, gate_description, replace(settings, **config or {}))
+    settings = SACConfig(
+        discount=task.discount,
+        learning_starts=task.random_steps,
+        capacity=min(budget, 1_000_000),
+        radial=preset == "default",
+    )
+    return SAC(symmetry, method, gate_description, replace(settings, **config or {}))
