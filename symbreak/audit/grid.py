@@ -73,7 +73,7 @@ class GridPairs(Evidence):
         matrix = symmetry.observation.matrix(element)
         turned = centre + (self._shown[states] - centre) @ matrix.T
         inside = (np.abs(turned) <= 1.0 + 1e-6).all(axis=1)
-        agent, goal = self.world.locate(np.where(inside[:, None], turned, 0.0))
+        agent, goal = self.world.locate(np.where(np.asarray(inside)[:, None], turned, 0.0))
         image = agent * cells + goal
         met = np.abs(self._shown[image] - turned).max(axis=1) < 1.0 / RESOLUTION
         reachable = np.repeat(inside & met & tables.free[image], 4)

@@ -104,8 +104,11 @@ def _mix(irrep: Irrep, weight: Array, rows: Rows) -> Rows:
         real, imaginary = weight[0], float(irrep.endomorphisms[1, 1, 0]) * weight[1]
         both = (first + second) @ real
         return [both - second @ (real + imaginary), both + first @ (imaginary - real)]
-    turns = jnp.asarray(irrep.endomorphisms, weight.dtype)
-    matrix = jnp.einsum("kij,kmn->jmin", turns, weight).reshape(irrep.size * weight.shape[1], -1)
+    turned = [
+        jnp.asarray(turn.T, weight.dtype)[:, None, :, None] * mixing[None, :, None, :]
+        for turn, mixing in zip(irrep.endomorphisms, weight, strict=True)
+    ]
+    matrix = sum(turned[1:], turned[0]).reshape(len(rows) * weight.shape[1], -1)
     return divide_evenly(joined(rows) @ matrix, columns)
 
 

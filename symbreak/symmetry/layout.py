@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +25,7 @@ class Field:
     """A representation on the given indices of the vector (or, without indices, on those that come next)."""
 
     rep: Rep | Atom
-    indices: tuple[int, ...] | None = None
+    indices: Sequence[int] | None = None
 
 
 class Layout:

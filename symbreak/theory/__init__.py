@@ -33,6 +33,7 @@ from symbreak.theory.operators import (
     soft_backup,
     soft_policy,
     soft_value,
+    undecided_policy,
 )
 from symbreak.theory.oracle import agreement, breaking, minority_gate, strict_gate, value_gate
 from symbreak.theory.solve import (
@@ -93,6 +94,7 @@ __all__ = [
     "tied_mdp",
     "tied_weights",
     "total_variation",
+    "undecided_policy",
     "value_gap",
     "value_gate",
     "value_iteration",

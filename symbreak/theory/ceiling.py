@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from symbreak.errors import InputError
 from symbreak.theory.averaging import OrbitWeights, PermutationAction, member_weights, rows_of_images
 from symbreak.theory.mdp import PairMask, PairValues, StateMask, StateValues, TabularMDP, mixture
-from symbreak.theory.operators import Policy, greedy_policy, has_tie
+from symbreak.theory.operators import Policy, greedy_policy, has_tie, undecided_policy
 from symbreak.theory.oracle import free_pairs, minority_gate, strict_gate, value_gate
 from symbreak.theory.solve import episode_return, policy_iteration
 
@@ -32,7 +32,8 @@ class Ceiling:
 
     values: PairValues
     policy: Policy
-    mean_return: float  # undiscounted, over the horizon
+    mean_return: float  # undiscounted, over the horizon; among equally good actions the lowest index
+    random_tie_return: float  # the same when equally good actions are drawn at random
     discounted_return: float
     gate_rate: float  # share of gated pairs among free states that are not the end of an episode
     tie_rate: float  # share of those states in which several actions are equally good
@@ -84,6 +85,7 @@ def ceiling(
         values,
         policy,
         episode_return(mdp, policy, start, horizon),
+        episode_return(mdp, undecided_policy(values), start, horizon),
         episode_return(mdp, policy, start, horizon, discounted=True),
         float(start @ np.asarray(gate, np.float64).mean(axis=1)),
         float(start @ has_tie(values)),

@@ -35,6 +35,12 @@ def has_tie(q: PairValues, tie: float = TIE) -> StateMask:
     return (q >= greedy_value(q)[:, None] - tie).sum(axis=1) > 1
 
 
+def undecided_policy(q: PairValues, tie: float = TIE) -> PairValues:
+    """The greedy policy that draws among equally good actions, as probabilities."""
+    best = q >= greedy_value(q)[:, None] - tie
+    return best / best.sum(axis=1, keepdims=True)
+
+
 def soft_value(q: PairValues, temperature: float) -> StateValues:
     """α log Σ_a exp(q(s,a)/α): the value of the best policy when its entropy is rewarded at rate α."""
     return temperature * logsumexp(q / temperature, axis=1)

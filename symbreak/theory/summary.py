@@ -11,11 +11,12 @@ from symbreak.theory.averaging import PermutationAction, group_average
 from symbreak.theory.bounds import Inequality, proximity, residual_gap, value_gap
 from symbreak.theory.ceiling import ceiling, standard_gates, start_distribution
 from symbreak.theory.mdp import PairValues, Tables, TabularMDP
-from symbreak.theory.operators import greedy_policy
+from symbreak.theory.operators import greedy_policy, greedy_value
 from symbreak.theory.oracle import minority_gate, strict_gate
 from symbreak.theory.solve import episode_return, policy_iteration
 
 RANDOM_GATES = 3
+DISTURBED = 0.01  # a state counts as disturbed when averaging moves its value by more: the reward of one step
 
 
 def summarise(
@@ -48,6 +49,7 @@ def summarise(
         "gamma": gamma,
         "horizon": horizon,
         "broken_share": float(start @ gates["oracle-strict"].mean(axis=1)),
+        "disturbed_share": float(start @ (np.abs(greedy_value(true_q) - greedy_value(average_q)) > DISTURBED)),
         "value_gap": float(whole.left),
         "value_gap_bound": float(whole.right),
         "value_gap_residual_bound": float(sharper.right),
@@ -62,6 +64,7 @@ def summarise(
         "ceiling": {
             name: {
                 "return": (reached := ceiling(true, action, gate, free, horizon=horizon)).mean_return,
+                "random_tie_return": reached.random_tie_return,
                 "discounted_return": reached.discounted_return,
                 "gate_rate": reached.gate_rate,
                 "tie_rate": reached.tie_rate,
@@ -83,6 +86,7 @@ def as_table(summaries: Sequence[Mapping[str, Any]]) -> str:
     lines = [("", [str(one["layout"]) for one in summaries])]
     for text, key in (
         ("broken pairs", "broken_share"),
+        ("states whose value moves by > 0.01", "disturbed_share"),
         ("value gap, true against average", "value_gap"),
         ("  its bound", "value_gap_bound"),
         ("  its bound with the true values", "value_gap_residual_bound"),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import config
 
 from symbreak.errors import InputError
 from symbreak.symmetry import C, Layout, Symmetry
@@ -367,6 +368,14 @@ def test_keys_decide_and_only_slip_reads_the_step_key():
 # --- tables and mistakes --------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def as_a_user():
+    """Without the run-time type checks of the tests, which would refuse a wrong type before the package can."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
 def test_tables_are_a_markov_decision_process_and_cannot_be_changed():
     tables = GridWorld(obstacles=20, slip=0.35).tabular()
     assert tables.next_state.dtype == np.int32
@@ -400,6 +409,7 @@ def test_tables_are_a_markov_decision_process_and_cannot_be_changed():
         ({"passable_penalty": 1}, "passable_penalty=1"),
     ],
 )
+@pytest.mark.usefixtures("as_a_user")
 def test_mistakes_are_refused_by_name(fields, named):
     with pytest.raises(InputError, match=named) as caught:
         GridWorld(**fields)

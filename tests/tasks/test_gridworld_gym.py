@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from jaxtyping import config
 
 from symbreak.errors import InputError
 from symbreak.tasks.gridworld import GridState
@@ -114,14 +115,14 @@ def test_host_and_jax_agree_over_whole_episodes():
 def test_host_slip_has_the_declared_probabilities():
     env = GridWorldEnv(slip=0.35)
     env.reset(seed=0)
-    centre, samples = 7 * 15 + 7, 20_000
+    centre, samples = 7 * 15 + 7, 6_000
     counts = np.zeros(225)
     for _ in range(samples):
         env.reset(options={"agent": centre, "goal": 0})
         observation, *_ = env.step(1)
         counts[env.world.locate(observation)[0]] += 1
     around = centre + np.array([-1, 15, 1, -15])  # left as chosen, then down, right, up
-    np.testing.assert_allclose(counts[around] / samples, [0.65, *3 * [0.35 / 3]], atol=0.015)
+    np.testing.assert_allclose(counts[around] / samples, [0.65, *3 * [0.35 / 3]], atol=0.025)
     assert counts[around].sum() == samples
 
 
@@ -159,6 +160,15 @@ def test_a_finished_episode_stays_finished():
     assert env.step(3)[1:4] == (0.0, True, False)
 
 
+@pytest.fixture
+def as_a_user():
+    """Without the run-time type checks of the tests, which would refuse a wrong type before the package can."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.usefixtures("as_a_user")
 def test_mistakes_are_refused_by_name():
     env = GridWorldEnv(obstacles=10)
     with pytest.raises(gym.error.ResetNeeded, match="reset"):

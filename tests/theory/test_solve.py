@@ -20,6 +20,7 @@ from symbreak.theory import (
     soft_policy_iteration,
     soft_value,
     start_distribution,
+    undecided_policy,
     value_iteration,
 )
 
@@ -84,6 +85,7 @@ def test_ties_go_to_the_lowest_action():
     q = np.array([[0.0, 1.0, 1.0 + 1e-12], [0.0, 1.0, 1.0 + 1e-6], [3.0, 1.0, 2.0]])
     assert greedy_policy(q).tolist() == [1, 2, 0]
     assert has_tie(q).tolist() == [True, False, False]
+    assert undecided_policy(q).tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
 
 
 def breadth_first(world, goal):

@@ -1,0 +1,88 @@
+"""How well a gate finds what is broken, measured against a grid-world's own tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import rankdata, spearmanr
+
+from symbreak.theory import PermutationAction, TabularMDP, breaking, minority_gate, strict_gate
+
+SHOWN_STATES = 4096  # states on which a gate is judged, drawn once
+
+
+def auroc(score: np.ndarray, truth: np.ndarray) -> float:
+    """Probability that a broken pair scores higher than an intact one (ties count half); NaN without both kinds."""
+    truth = np.asarray(truth, bool)
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return float("nan")
+    ranks = rankdata(score)
+    return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def precision_recall(score: np.ndarray, truth: np.ndarray, level: float = 0.5) -> tuple[float, float]:
+    """Of the pairs called broken the share that is; of the broken ones the share that is called so."""
+    called, truth = score > level, np.asarray(truth, bool)
+    hits = float((called & truth).sum())
+    return hits / called.sum() if called.any() else float("nan"), hits / truth.sum() if truth.any() else float("nan")
+
+
+def calibration_error(score: np.ndarray, truth: np.ndarray, bins: int = 10) -> float:
+    """Mean gap between the gate's probability and the share that is broken, over bins of equal width."""
+    place = np.minimum((score * bins).astype(int), bins - 1)
+    gaps = [abs(score[place == b].mean() - truth[place == b].mean()) * (place == b).mean() for b in np.unique(place)]
+    return float(np.sum(gaps))
+
+
+@dataclass(frozen=True, eq=False)
+class GateJudge:
+    """The ground truth of one grid-world, and the score of a gate against it."""
+
+    world: Any
+
+    @cached_property
+    def _truth(self) -> dict[str, np.ndarray]:
+        tables = self.world.tabular()
+        mdp, action = TabularMDP.from_tables(tables, 0.99), PermutationAction.from_tables(tables)
+        free = np.flatnonzero(tables.free)
+        # Its own fixed stream: judging must not depend on, or disturb, the run.
+        states = np.random.default_rng(0).choice(free, min(SHOWN_STATES, len(free)), replace=False)
+        found = breaking(mdp, action, tables.free)
+        return {
+            "states": states,
+            "minority": minority_gate(mdp, action, tables.free)[states].ravel(),
+            "strict": strict_gate(mdp, action, tables.free)[states].ravel(),
+            "breaking": np.maximum(found.reward, found.transition)[states].ravel(),
+        }
+
+    def judge(self, gate: Any, gate_state: Any) -> dict[str, float]:
+        """The metrics `gate/auroc_minority`, `gate/auroc_strict`, `gate/precision`, …"""
+        truth = self._truth
+        agent, goal = np.divmod(truth["states"], self.world.cells)
+        observation = jnp.asarray(self.world.observe(agent, goal), jnp.float32)
+        score = np.asarray(_all_gates(gate, gate_state, observation), np.float64).ravel()
+        precision, recall = precision_recall(score, truth["minority"])
+        both = np.ptp(score) > 0 and np.ptp(truth["breaking"]) > 0
+        images = truth["strict"] & ~truth["minority"]
+        means = {"minority": truth["minority"], "images": images, "symmetric": ~truth["strict"]}
+        return {
+            "gate/mean": float(score.mean()),
+            "gate/auroc_minority": auroc(score, truth["minority"]),
+            "gate/auroc_strict": auroc(score, truth["strict"]),
+            "gate/precision": precision,
+            "gate/recall": recall,
+            "gate/calibration_error": calibration_error(score, truth["minority"]),
+            "gate/spearman": float(spearmanr(score, truth["breaking"]).statistic) if both else float("nan"),
+            **{f"gate/mean_{name}": float(score[mask].mean()) for name, mask in means.items() if mask.any()},
+        }
+
+
+@jax.jit(static_argnums=0)
+def _all_gates(gate: Any, gate_state: Any, observations: jax.Array) -> jax.Array:
+    return jax.vmap(lambda observation: gate.of_actions(gate_state, observation))(observations)

@@ -1,0 +1,228 @@
+"""Wrong declarations are flagged, right ones are not."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+
+from symbreak.audit import audit
+from symbreak.symmetry import C, D, Field, Layout, Symmetry, Z
+from symbreak.tasks.symmetries import (
+    ANKLE_SIGNS,
+    ANKLES,
+    HIP_TORQUES,
+    HIPS,
+    LEG_BEFORE,
+    ant_exact,
+    grid,
+    swimmer_exact,
+)
+
+
+def with_fields(symmetry: Symmetry, observation=None, action=None) -> Symmetry:
+    """The symmetry with some of its fields declared otherwise, on the same indices."""
+
+    def changed(layout, fields):
+        return Layout(
+            {n: Field(fields[n], f.indices) if n in (fields or {}) else f for n, f in layout.fields.items()},
+            layout.size,
+        )
+
+    return Symmetry(
+        changed(symmetry.observation, observation),
+        changed(symmetry.action, action),
+        discrete=symmetry.discrete,
+        name="declared",
+    )
+
+
+def placed(layout: Layout, **indices) -> Layout:
+    """The layout with some fields (dots written as underscores) on other indices."""
+    fields = {}
+    for name, field in layout.fields.items():
+        fields[name] = Field(field.rep, indices.get(name.replace(".", "_"), field.indices))
+    return Layout(fields, layout.size)
+
+
+MIRROR, TURN = Z(2), Z(4)
+LEGS = TURN.vector
+ANKLES_SIGNED = TURN.permutation("ankles", [LEG_BEFORE], signs=[ANKLE_SIGNS])
+BACKWARDS = TURN.permutation("backwards", [[1, 2, 3, 0]])
+
+
+def swapped_legs(symmetry: Symmetry) -> Symmetry:
+    """Legs 3 and 4 of the hips exchanged, in angles, rates and torques."""
+    order = (HIPS[0], HIPS[1], HIPS[3], HIPS[2])
+    observation = placed(
+        symmetry.observation, hips_angle=tuple(10 + i for i in order), hips_rate=tuple(24 + i for i in order)
+    )
+    torques = (HIP_TORQUES[0], HIP_TORQUES[1], HIP_TORQUES[3], HIP_TORQUES[2])
+    return Symmetry(observation, placed(symmetry.action, hips_torque=torques))
+
+
+def actuators_in_the_order_of_joints(symmetry: Symmetry) -> Symmetry:
+    return Symmetry(symmetry.observation, placed(symmetry.action, hips_torque=HIPS, ankles_torque=ANKLES))
+
+
+def fields_for(names, rep):
+    return {name: rep for name in names}
+
+
+WRONG = {
+    # name: environment, symmetry, field that must be named
+    "swimmer, sign of a velocity": lambda: (
+        "swimmer",
+        with_fields(swimmer_exact(), {"tip.velocity.y": MIRROR.trivial}),
+        "tip.velocity.y",
+    ),
+    "swimmer, sign of the torques": lambda: (
+        "swimmer",
+        with_fields(swimmer_exact(), action={"joints.torque": 2 * MIRROR.trivial}),
+        "joints.torque",
+    ),
+    "swimmer, sign of one joint of two": lambda: (
+        "swimmer",
+        with_fields(swimmer_exact(), {"joints.angle": MIRROR.sign + MIRROR.trivial}),
+        "joints.angle",
+    ),
+    "swimmer, order of the joints": lambda: (
+        "swimmer",
+        with_fields(
+            swimmer_exact(),
+            fields_for(("joints.angle", "joints.rate"), MIRROR.permutation("swap", [[1, 0]], [[-1, -1]])),
+            {"joints.torque": MIRROR.permutation("swap", [[1, 0]], [[-1, -1]])},
+        ),
+        "joints",
+    ),
+    "ant, ankles without signs": lambda: (
+        "ant",
+        with_fields(ant_exact(), fields_for(("ankles.angle", "ankles.rate"), LEGS), {"ankles.torque": LEGS}),
+        "ankles",
+    ),
+    "ant, swapped legs": lambda: ("ant", swapped_legs(ant_exact()), "hips"),
+    "ant, hips roll backwards": lambda: (
+        "ant",
+        with_fields(ant_exact(), fields_for(("hips.angle", "hips.rate"), BACKWARDS), {"hips.torque": BACKWARDS}),
+        "hips",
+    ),
+    "ant, inverted rotation of the torso": lambda: (
+        "ant",
+        with_fields(ant_exact(), {"torso.rotation.sides": 3 * TURN.rotation(3), "torso.rate.sides": TURN.rotation(3)}),
+        "torso",
+    ),
+    "ant, torso's rate forgotten": lambda: (
+        "ant",
+        with_fields(ant_exact(), {"torso.rate.sides": 2 * TURN.trivial}),
+        "torso.rate.sides",
+    ),
+    "ant, actuators in the order of the joints": lambda: (
+        "ant",
+        actuators_in_the_order_of_joints(ant_exact()),
+        "torque",
+    ),
+    "grid, inverted order of the moves": lambda: (
+        "grid-0",
+        with_fields(grid(), action={"direction": C(4).permutation("back", [[1, 2, 3, 0]])}),
+        "direction",
+    ),
+    "grid, inverted rotation of the agent": lambda: (
+        "grid-0",
+        with_fields(grid(), {"agent": C(4).rotation(3)}),
+        "agent",
+    ),
+    "grid, goal forgotten": lambda: ("grid-0", with_fields(grid(), {"goal": 2 * C(4).trivial}), "goal"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_declaration_is_flagged(name):
+    task, symmetry, field = WRONG[name]()
+    report = audit(task, symmetry, states=30)
+    assert report.verdict == "not a symmetry", str(report)
+    assert report.exit_code == 2
+    told = " ".join([report.headline, *report.suggestions])
+    assert field in told, str(report)
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if "actuators" not in name])
+def test_the_suggestion_mends_the_declaration(name):
+    task, symmetry, _ = WRONG[name]()
+    assert audit(task, symmetry, states=30).suggestions[-1].endswith("(then it is exact)")
+
+
+@pytest.mark.parametrize("corner", [0, -3])
+def test_positions_that_are_not_centred_are_flagged(room, room_turn, corner):
+    report = audit(room(corner=corner), room_turn, states=60)
+    assert report.verdict == "not a symmetry"
+    middle = corner + 4
+    assert report.suggestions == (f"place is not centred, subtract ({middle}, {middle}) (then it is exact)",)
+    assert audit(room(corner=-4), room_turn, states=60).verdict == "exact"
+
+
+def test_wrong_signs_of_a_users_environments_are_flagged(pendulum, cart_pole, cart_mirror):
+    observation = Layout({"cosine": MIRROR.trivial, "sine": MIRROR.trivial, "rate": MIRROR.sign})
+    report = audit(pendulum, Symmetry(observation, Layout({"torque": MIRROR.sign})), states=60)
+    assert report.verdict == "not a symmetry"
+    assert report.suggestions == ("sine should flip (then it is exact)",)
+    assert audit(cart_pole, cart_mirror, states=60).verdict == "exact"
+    pushed = Layout({"push": 2 * MIRROR.trivial})
+    report = audit(cart_pole, Symmetry(cart_mirror.observation, pushed, discrete=True), states=60)
+    assert report.verdict == "not a symmetry"
+    assert report.exit_code == 2
+
+
+def test_right_declarations_are_not_flagged(pendulum, pendulum_mirror, cart_pole, cart_mirror, room, room_turn):
+    half_turn = C(2)
+    right = [
+        ("swimmer", swimmer_exact()),
+        ("ant", ant_exact()),
+        ("grid-0", grid()),
+        (pendulum, pendulum_mirror),
+        (cart_pole, cart_mirror),
+        (room(), room_turn),
+        # A subgroup of a symmetry is one.
+        (
+            "grid-0",
+            Symmetry(
+                Layout({"agent": 2 * half_turn.sign, "goal": 2 * half_turn.sign}),
+                Layout({"direction": half_turn.permutation("opposite", [[2, 3, 0, 1]])}),
+                discrete=True,
+            ),
+        ),
+    ]
+    for environment, symmetry in right:
+        report = audit(environment, symmetry, states=40)
+        assert report.verdict == "exact", str(report)
+        assert report.exit_code == 0
+        assert report.suggestions == ()
+
+
+def test_local_breaking_is_not_a_wrong_declaration(room, room_turn):
+    report = audit(room(blocked=[(1, 1), (6, 2)]), room_turn, states=300)
+    assert report.verdict == "locally broken", str(report)
+    assert 0.0 < report.broken_share < 0.5
+    assert report.reachable_share < 1.0
+    assert report.suggestions == ()
+
+
+def test_a_wrong_kind_of_action_is_found_on_an_arm():
+    """Declaring actions in the axes of the world as unchanged is a slip even where nothing is exact."""
+    world = gym.make("symbreak/UR5eReach-v0", frame="world", disable_env_checker=True)
+    from symbreak.tasks.symmetries import ur5e
+
+    wrong = Symmetry(ur5e("world").observation, ur5e("paper").action)
+    report = audit(world, wrong, states=8)
+    assert report.verdict == "not a symmetry", str(report)
+    assert any("translation" in suggestion and "vector" in suggestion for suggestion in report.suggestions)
+    assert audit(world, ur5e("world"), states=8).verdict == "locally broken"
+
+
+@pytest.mark.parametrize("generator", [0, 1])
+def test_a_slip_in_one_generator_of_two_is_found(generator):
+    square = D(4)
+    moves = [[3, 0, 1, 2], [2, 1, 0, 3]]
+    wrong = [list(order) for order in moves]
+    wrong[generator] = [[1, 2, 3, 0], [0, 3, 2, 1]][generator]
+    layout = Layout({"agent": square.vector, "goal": square.vector})
+    report = audit("grid-0", Symmetry(layout, Layout({"direction": square.permutation("m", wrong)}), discrete=True))
+    assert report.verdict == "not a symmetry"
