@@ -23,8 +23,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Two workers share two cores: more threads in each only wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Before the first import of the package: every annotated function of it then checks its arguments and its result. As for
-# a static checker, a whole number is a float.
+# Before the first import of the package: every annotated function of it then checks its arguments and its result. A
+# whole number is a float, as for a static checker.
 install_import_hook("symbreak", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 settings.register_profile("symbreak", deadline=None, derandomize=True, database=None)

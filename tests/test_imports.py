@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "training": BELOW_TRAINING,
     "studies": BELOW_CLI,
     "bench": BELOW_CLI,
-    "cli": BELOW_CLI | {"studies", "bench"},
+    "progress": set(),
+    "cli": BELOW_CLI | {"studies", "bench", "progress"},
     "__main__": {"cli"},
     "__init__": BELOW_CLI | {"studies"},
 }

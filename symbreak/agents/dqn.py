@@ -4,8 +4,8 @@ Each expert gives a value to every action; per state and action a gate chooses w
 
     Q(s,a) = (1 − λ(s,a))·Q_E(s,a) + λ(s,a)·Q_N(s,a).
 
-Everything else is ordinary DQN: a target network moved by Polyak averaging, the maximum over the next actions, a squared
-temporal-difference error, ε-greedy behaviour.
+Everything else is ordinary DQN: a target network moved by Polyak averaging, the maximum over the next actions, a
+squared temporal-difference error, ε-greedy behaviour.
 """
 
 from __future__ import annotations
@@ -100,38 +100,41 @@ class DQN:
 
     def update(self, state: DQNState, sample: Sampler, step: Array, key: Key) -> tuple[DQNState, Metrics]:
         """One gradient step of everything, in the order gate → critic → target."""
-        batch_key, augment_key, gate_update_key, gate_key, target_key = (
-            named_key(key, name) for name in ("batch", "augment", "gate update", "gate", "target gate")
+        batch_key, augment_key, gate_key, critic_key = (
+            named_key(key, name) for name in ("batch", "augment", "gate update", "critic")
         )
         batch = sample(batch_key)
-        gate_state, gate_metrics = self.gate.update(state.gate, sample, batch, step, gate_update_key, None)
+        gate_state, gate_metrics = self.gate.update(state.gate, sample, batch, step, gate_key, None)
         if self.method.augment:
             batch = augment(self.symmetry, batch, augment_key)
-        target = self.target(state.targets, gate_state, batch, target_key)
-        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate_state, s, a))(batch.observation, batch.action)
-        gate = draw(self.method.routing, probability, gate_key)
         models = tuple(expert.model for expert in state.experts)
-        (loss, value), gradients = jax.value_and_grad(self.loss, has_aux=True)(models, batch, gate, target)
+        objective = jax.value_and_grad(self.critic_loss, has_aux=True)
+        (loss, metrics), gradients = objective(models, state.targets, gate_state, batch, critic_key)
         experts = tuple(expert.step(g) for expert, g in zip(state.experts, gradients, strict=True))
         targets = tuple(
             polyak(old, new.model, self.config.polyak) for old, new in zip(state.targets, experts, strict=True)
         )
-        metrics = {"critic/loss": loss, "critic/value": value, "gate/used": jnp.mean(gate), **gate_metrics}
-        return DQNState(experts, targets, gate_state), metrics
+        return DQNState(experts, targets, gate_state), {"critic/loss": loss, **metrics, **gate_metrics}
 
-    def target(self, targets: tuple[Model, ...], gate_state: Any, batch: Transition, key: Key) -> Float[Array, " batch"]:
+    def critic_loss(
+        self, models: tuple[Model, ...], targets: tuple[Model, ...], gate_state: Any, batch: Transition, key: Key
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """½(Q − y)², averaged over the batch; only the experts that are asked for Q learn from it."""
+        target = self.target(targets, gate_state, batch, named_key(key, "target gate"))
+        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate_state, s, a))(batch.observation, batch.action)
+        gate = draw(self.method.routing, probability, named_key(key, "gate"))
+        rows = jnp.arange(len(batch.reward))
+        values = tuple(jax.vmap(model)(batch.observation)[rows, batch.action] for model in models)
+        value = mix(self.method.routing, values, gate)
+        loss = jnp.mean(0.5 * (value - jax.lax.stop_gradient(target)) ** 2)
+        return loss, {"critic/value": jnp.mean(value), "gate/used": jnp.mean(gate)}
+
+    def target(
+        self, targets: tuple[Model, ...], gate_state: Any, batch: Transition, key: Key
+    ) -> Float[Array, " batch"]:
         """y = r + discount·max_a' Q̄(s',a'), each next action routed by its own draw of the slow gate."""
         probability = jax.vmap(lambda s: self.gate.of_actions(gate_state, s, target=True))(batch.next_observation)
         gate = draw(self.method.routing, probability, key)
         values = tuple(jax.vmap(model)(batch.next_observation) for model in targets)
         best = jnp.max(mix(self.method.routing, values, gate), axis=-1)
         return batch.reward + batch.discount * best
-
-    def loss(
-        self, models: tuple[Model, ...], batch: Transition, gate: Array, target: Array
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """½(Q − y)², averaged over the batch."""
-        rows = jnp.arange(len(batch.reward))
-        values = tuple(jax.vmap(model)(batch.observation)[rows, batch.action] for model in models)
-        value = mix(self.method.routing, values, gate)
-        return jnp.mean(0.5 * (value - target) ** 2), jnp.mean(value)

@@ -1,8 +1,8 @@
 """Soft actor-critic with one or two experts.
 
 Twin critics and policies come in one or two copies. Per pair a gate chooses the critic, per state a conservative gate
-chooses the policy. Order of an update: gate → critics → target critics → policies → temperature. The minimum of the twins
-is taken after the experts are mixed; one draw of the gate serves both twins.
+chooses the policy. Order of an update: gate → critics → target critics → policies → temperature. The minimum of the
+twins is taken after the experts are mixed; one draw of the gate serves both twins.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SAC:
             )
             for e in experts
         )
-        temperature = Temperature(jnp.log(jnp.asarray(config.first_temperature)))
+        temperature = Temperature(jnp.log(jnp.full((), config.first_temperature, float)))
         return SACState(
             tuple(Learner.create(critic, optimiser) for critic in critics),
             critics,
@@ -138,7 +138,10 @@ class SAC:
 
         def propose(key: Key, observation: Array) -> Float[Array, "candidates action"]:
             keys = jax.random.split(key, (len(policies), share))
-            drawn = [jax.vmap(lambda k, p=policy: p(observation).sample(k)[0])(ks) for policy, ks in zip(policies, keys, strict=True)]
+            drawn = [
+                jax.vmap(lambda k, p=policy: p(observation).sample(k)[0])(ks)
+                for policy, ks in zip(policies, keys, strict=True)
+            ]
             return jax.lax.stop_gradient(jnp.concatenate(drawn))
 
         return propose
@@ -147,46 +150,43 @@ class SAC:
 
     def update(self, state: SACState, sample: Sampler, step: Array, key: Key) -> tuple[SACState, Metrics]:
         """One gradient step of everything."""
-        batch_key, augment_key, gate_key, draw_key, target_key, actor_key = (
-            named_key(key, name) for name in ("batch", "augment", "gate update", "gate", "target", "actor")
+        batch_key, augment_key, gate_key, critic_key, actor_key = (
+            named_key(key, name) for name in ("batch", "augment", "gate update", "critic", "actor")
         )
         batch = sample(batch_key)
         policies = tuple(learner.model for learner in state.policies)
         gate, gate_metrics = self.gate.update(state.gate, sample, batch, step, gate_key, self._proposer(policies))
         if self.method.augment:
             batch = augment(self.symmetry, batch, augment_key)
-        temperature = state.temperature.model()
+        temperature = state.temperature.model
 
-        target = self.target(state.targets, policies, gate, batch, temperature, target_key)
-        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a))(batch.observation, batch.action)
-        drawn = draw(self.method.routing, probability, draw_key)
+        objective = jax.value_and_grad(self.critic_loss, has_aux=True)
         models = tuple(learner.model for learner in state.critics)
-        (critic_loss, value), gradients = jax.value_and_grad(self.critic_loss, has_aux=True)(models, batch, drawn, target)
+        (critic_loss, critic_metrics), gradients = objective(
+            models, state.targets, policies, gate, temperature, batch, critic_key
+        )
         critics = tuple(learner.step(g) for learner, g in zip(state.critics, gradients, strict=True))
         targets = tuple(
             polyak(old, new.model, self.config.polyak) for old, new in zip(state.targets, critics, strict=True)
         )
 
+        objective = jax.value_and_grad(self.actor_loss, has_aux=True)
         models = tuple(learner.model for learner in critics)
-        (actor_loss, (log_prob, actor_gate)), gradients = jax.value_and_grad(self.actor_loss, has_aux=True)(
-            policies, models, gate, batch, temperature, actor_key
+        (actor_loss, (log_prob, actor_gate)), gradients = objective(
+            policies, models, gate, temperature, batch, actor_key
         )
         new_policies = tuple(learner.step(g) for learner, g in zip(state.policies, gradients, strict=True))
-        entropy_target = self.config.entropy_per_action * self.symmetry.action.size
-        temperature_gradient = jax.grad(lambda t: -t() * jax.lax.stop_gradient(log_prob + entropy_target))(
-            state.temperature.model
-        )
+        new_temperature = state.temperature.step(jax.grad(self.temperature_loss)(temperature, log_prob))
         metrics = {
             "critic/loss": critic_loss,
-            "critic/value": value,
+            **critic_metrics,
             "actor/loss": actor_loss,
             "actor/entropy": -log_prob,
             "actor/gate": actor_gate,
-            "actor/temperature": temperature,
-            "gate/used": jnp.mean(drawn),
+            "actor/temperature": temperature(),
             **gate_metrics,
         }
-        return SACState(critics, targets, new_policies, state.temperature.step(temperature_gradient), gate), metrics
+        return SACState(critics, targets, new_policies, new_temperature, gate), metrics
 
     def _critic_values(
         self, critics: tuple[Model, ...], observation: Array, action: Array, gate: Array
@@ -197,37 +197,64 @@ class SAC:
         return mix(self.method.routing, outputs, gate)
 
     def target(
-        self, targets: tuple[Model, ...], policies: tuple[Policy, ...], gate: Any, batch: Transition,
-        temperature: Array, key: Key,
+        self,
+        targets: tuple[Model, ...],
+        policies: tuple[Policy, ...],
+        gate: Any,
+        temperature: Temperature,
+        batch: Transition,
+        key: Key,
     ) -> Float[Array, " batch"]:
         """y = r + discount·(min Q̄(s',a') − α·log π(a'|s')), a' from the current policy."""
         action, log_prob, _ = self._act(policies, gate, batch.next_observation, named_key(key, "action"))
         probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a, target=True))(batch.next_observation, action)
         drawn = draw(self.method.routing, probability, named_key(key, "gate"))
         value = jnp.min(self._critic_values(targets, batch.next_observation, action, drawn), axis=0)
-        return batch.reward + batch.discount * (value - temperature * log_prob)
+        return batch.reward + batch.discount * (value - temperature() * log_prob)
 
     def critic_loss(
-        self, critics: tuple[Model, ...], batch: Transition, gate: Array, target: Array
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """½(Q − y)², summed over the twins."""
-        values = self._critic_values(critics, batch.observation, batch.action, gate)
-        return jnp.mean(jnp.sum(0.5 * (values - target) ** 2, axis=0)), jnp.mean(values)
+        self,
+        critics: tuple[Model, ...],
+        targets: tuple[Model, ...],
+        policies: tuple[Policy, ...],
+        gate: Any,
+        temperature: Temperature,
+        batch: Transition,
+        key: Key,
+    ) -> tuple[Float[Array, ""], Metrics]:
+        """½(Q − y)², summed over the twins; only the critics that are asked for Q learn from it."""
+        target = self.target(targets, policies, gate, temperature, batch, named_key(key, "target"))
+        probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a))(batch.observation, batch.action)
+        drawn = draw(self.method.routing, probability, named_key(key, "gate"))
+        values = self._critic_values(critics, batch.observation, batch.action, drawn)
+        loss = jnp.mean(jnp.sum(0.5 * (values - jax.lax.stop_gradient(target)) ** 2, axis=0))
+        return loss, {"critic/value": jnp.mean(values), "gate/used": jnp.mean(drawn)}
 
     def actor_loss(
-        self, policies: tuple[Policy, ...], critics: tuple[Model, ...], gate: Any, batch: Transition,
-        temperature: Array, key: Key,
+        self,
+        policies: tuple[Policy, ...],
+        critics: tuple[Model, ...],
+        gate: Any,
+        temperature: Temperature,
+        batch: Transition,
+        key: Key,
     ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-        """α·log π(a|s) − min Q(s,a) at a fresh action, with the gates fixed."""
+        """α·log π(a|s) − min Q(s,a) at a fresh action; critics, gates and temperature are constants of it."""
+        critics, temperature = jax.lax.stop_gradient((critics, temperature))
         action, log_prob, actor_gate = self._act(policies, gate, batch.observation, named_key(key, "action"))
         fixed = jax.lax.stop_gradient(action)
         probability = jax.vmap(lambda s, a: self.gate.of_pair(gate, s, a))(batch.observation, fixed)
         drawn = draw(self.method.routing, probability, named_key(key, "gate"))
         value = jnp.min(self._critic_values(critics, batch.observation, action, drawn), axis=0)
-        loss = jnp.mean(temperature * log_prob - value)
+        loss = jnp.mean(temperature() * log_prob - value)
         if self.method.actor_penalty:
             loss = loss + self.method.actor_penalty * optax.tree_utils.tree_norm(policies, squared=True)
         return loss, (jnp.mean(log_prob), jnp.mean(actor_gate))
+
+    def temperature_loss(self, temperature: Temperature, log_prob: Float[Array, ""]) -> Float[Array, ""]:
+        """−α·(log π + target entropy): the temperature rises while the policy is too narrow."""
+        entropy_target = self.config.entropy_per_action * self.symmetry.action.size
+        return -temperature() * jax.lax.stop_gradient(log_prob + entropy_target)
 
     def _act(
         self, policies: tuple[Policy, ...], gate: Any, observations: Array, key: Key

@@ -14,7 +14,8 @@ from dataclasses import field as dataclass_field
 
 import numpy as np
 
-from symbreak.symmetry import Symmetry
+from symbreak.audit.declaration import Acting
+from symbreak.symmetry import Element, Group
 
 TOLERANCE = 1e-6  # relative errors up to this come from rounding
 
@@ -66,6 +67,13 @@ class Comparison:
         capped = [np.where(self.reachable, np.minimum(errors.relative, 2.0), 2.0) for errors in self.everything]
         return float(np.mean(capped))
 
+    def telling(self, size: int) -> np.ndarray:
+        """Numbers of at most `size` pairs, half of them with an error or an unreachable image if there are so many."""
+        wrong = np.any([errors.broken for errors in self.everything], axis=0) | ~self.reachable
+        bad, good = np.flatnonzero(wrong.any(axis=1)), np.flatnonzero(~wrong.any(axis=1))
+        first = _spread_out(bad, max(size - good.size, size // 2))
+        return np.sort(np.concatenate([first, _spread_out(good, size - first.size)]))
+
     def broken_share(self, parts: list[Errors]) -> float:
         """Share of pairs for which some element breaks one of the parts.
 
@@ -76,17 +84,29 @@ class Comparison:
         return float(broken.sum() / comparable.sum()) if comparable.any() else 1.0
 
 
+def _spread_out(numbers: np.ndarray, count: int) -> np.ndarray:
+    if numbers.size <= count:
+        return numbers
+    return numbers[np.linspace(0, numbers.size - 1, count).astype(int)]
+
+
 class Evidence(ABC):
     """Something a symmetry can be compared with."""
 
     how: str
     noun: str  # what the pairs are called in sentences
     pairs: int
+    few: int = 5  # pairs for a first look at a changed declaration,
+    more: int = 20  # and for a second
     control: float = 0.0  # largest relative error of the identity: what the comparison itself gets wrong
 
+    def elements(self, group: Group) -> list[Element]:
+        """The elements that are compared in full: those that generate the group."""
+        return list(group.generators)
+
     @abstractmethod
-    def compare(self, symmetry: Symmetry, centre: np.ndarray | None = None, limit: int | None = None) -> Comparison:
-        """Errors of the symmetry, acting about `centre` (default: zero), on all pairs or on at most `limit` of them."""
+    def compare(self, acting: Acting, centre: np.ndarray | None = None, chosen: np.ndarray | None = None) -> Comparison:
+        """Errors of elements that act about `centre` (default: zero), on all pairs or on those with chosen numbers."""
 
     @abstractmethod
     def observations(self) -> np.ndarray:

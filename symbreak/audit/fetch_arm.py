@@ -17,9 +17,9 @@ import mujoco
 import numpy as np
 
 from symbreak.audit.integration import IntegrationState
-from symbreak.audit.simulators import Simulator, layers
+from symbreak.audit.simulators import Simulator
 from symbreak.errors import InputError
-from symbreak.tasks.fetch import ReachState
+from symbreak.tasks.fetch import FetchReachEnv
 
 ARM = ("shoulder_pan", "shoulder_lift", "upperarm_roll", "elbow_flex", "forearm_roll", "wrist_flex", "wrist_roll")
 TOLERANCE = 1e-9  # metres and radians
@@ -27,25 +27,21 @@ ITERATIONS = 60
 
 
 class FetchSimulator(Simulator):
-    """The Fetch reach task seen through `ReachState`."""
+    """The Fetch reach task."""
 
     how = "images are reached by inverse kinematics to within 1e-9 m; joints that the observation hides are free"
 
     def __init__(self, env: gym.Env) -> None:
         super().__init__(env)
-        if not any(isinstance(layer, ReachState) for layer in layers(env)):
+        if not isinstance(env.unwrapped, FetchReachEnv):
             raise InputError("the audit knows the Fetch arm only as the task fetch-reach: use its environment")
-        self._bare: Any = env.unwrapped
+        self._bare = env.unwrapped
         self._model, self._data = self._bare.model, self._bare.data
         self._whole = IntegrationState(self._model, self._data)
         joints = [self._model.joint(f"robot0:{name}_joint").id for name in ARM]
         self._angles, self._rates = self._model.jnt_qposadr[joints], self._model.jnt_dofadr[joints]
         self._site = self._model.site("robot0:grip").id
         self._jacobian = np.zeros((6, self._model.nv))
-
-    @property
-    def _centre(self) -> np.ndarray:
-        return self._bare.initial_gripper_xpos
 
     def capture(self) -> tuple[np.ndarray, np.ndarray]:
         return self._whole.read(), np.copy(self._bare.goal)
@@ -61,14 +57,14 @@ class FetchSimulator(Simulator):
         data = self._data
         orientation = data.site_xmat[self._site].reshape(3, 3).copy()
         turning = self._arm_jacobian_times(data.qvel)[3:]
-        if not self._reach(position + self._centre, orientation):
+        if not self._reach(position + self._bare.centre, orientation):
             return None
         # What the environment shows is metres per control step, not per second.
         twist = np.concatenate([velocity / self._bare.dt, turning])
         lacking = twist - self._arm_jacobian_times(data.qvel)
         data.qvel[self._rates] += np.linalg.lstsq(self._jacobian[:, self._rates], lacking, rcond=None)[0]
         moved = self._whole.moved(state[0], data.qpos.copy(), data.qvel.copy())
-        return moved, goal + self._centre
+        return moved, goal + self._bare.centre
 
     def hindrance(self, state: tuple[np.ndarray, np.ndarray], image: tuple[np.ndarray, np.ndarray]) -> str:
         return self._whole.hindrance(state[0], image[0])

@@ -11,8 +11,9 @@ import gymnasium as gym
 import numpy as np
 
 from symbreak.audit.compare import Comparison, Errors, Evidence
+from symbreak.audit.declaration import Acting
 from symbreak.audit.simulators import layers
-from symbreak.symmetry import Element, Symmetry
+from symbreak.symmetry import Element, Group
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.tasks.gridworld_gym import GridWorldEnv
 
@@ -24,6 +25,7 @@ class GridPairs(Evidence):
 
     how = "every pair of a free state and an action is enumerated, with every element of the group"
     noun = "state-action pairs"
+    few, more = 300, 1200
 
     def __init__(self, world: GridWorld) -> None:
         self.world = world
@@ -46,49 +48,48 @@ class GridPairs(Evidence):
     def observations(self) -> np.ndarray:
         return self._shown[self.states]
 
-    def compare(self, symmetry: Symmetry, centre: np.ndarray | None = None, limit: int | None = None) -> Comparison:
-        states = self.states
-        if limit is not None:  # spread over the whole grid; the order of states is that of the agent's cells
-            states = states[np.linspace(0, states.size - 1, min(50 * limit, states.size)).astype(int)]
-        centre = np.zeros(4) if centre is None else centre
-        group = symmetry.group
-        elements = [g for g in group.elements() if g.steps] if group.is_finite else list(group.generators)
-        columns = [self._under(symmetry, element, states, centre) for element in elements]
+    def elements(self, group: Group) -> list[Element]:
+        """All but the identity, so that the broken pairs are those that differ from their orbit's average."""
+        return [element for element in group.elements() if element.steps] if group.is_finite else list(group.generators)
 
-        def joined(name: str) -> np.ndarray:
+    def compare(self, acting: Acting, centre: np.ndarray | None = None, chosen: np.ndarray | None = None) -> Comparison:
+        # With a pair come the other moves from its state.
+        states = self.states if chosen is None else self.states[np.unique(chosen // 4)]
+        columns = [self._under(acting, j, states, centre) for j in range(len(acting.observation))]
+
+        def stacked(name: str) -> np.ndarray:
             return np.stack([column[name] for column in columns], axis=1)
 
-        errors = {name: joined(name) for name in symmetry.observation.names}
+        errors = {name: stacked(name) for name in acting.fields}
         return Comparison(
             fields={name: Errors(error, 1.0 - 2.0 * error) for name, error in errors.items()},
-            reward=Errors(joined("the reward")),
-            termination=Errors(joined("the termination")),
-            reachable=joined("reachable").astype(bool),
+            reward=Errors(stacked("the reward")),
+            termination=Errors(stacked("the termination")),
+            reachable=stacked("reachable").astype(bool),
             enumerated=True,
         )
 
-    def _under(self, symmetry: Symmetry, element: Element, states: np.ndarray, centre: np.ndarray) -> dict:
+    def _under(
+        self, acting: Acting, element: int, states: np.ndarray, centre: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
         """Errors of all pairs under one element, state by state, action fastest."""
-        tables, cells = self._tables, self.world.cells
-        matrix = symmetry.observation.matrix(element)
-        turned = centre + (self._shown[states] - centre) @ matrix.T
-        inside = (np.abs(turned) <= 1.0 + 1e-6).all(axis=1)
-        agent, goal = self.world.locate(np.where(np.asarray(inside)[:, None], turned, 0.0))
+        tables, cells, matrix = self._tables, self.world.cells, acting.observation[element]
+        offset = 0.0 if centre is None else centre - matrix @ centre
+        turned = self._shown[states] @ matrix.T + offset
+        inside = np.abs(turned).max(axis=1) <= 1.0 + 1e-6
+        agent, goal = self.world.locate(np.where(inside[:, None], turned, 0.0))
         image = agent * cells + goal
         met = np.abs(self._shown[image] - turned).max(axis=1) < 1.0 / RESOLUTION
         reachable = np.repeat(inside & met & tables.free[image], 4)
         s, a = np.repeat(states, 4), np.tile(np.arange(4), states.size)
-        gs, ga = np.repeat(image, 4), symmetry.action_permutation(element)[a]
+        gs, ga = np.repeat(image, 4), acting.act(element, a)
         outcomes, image_outcomes = tables.next_state[s, a], tables.next_state[gs, ga]
         weights, image_weights = tables.probability[s, a], tables.probability[gs, ga]
-        wanted = centre + (self._shown[outcomes] - centre) @ matrix.T
-        seen = self._shown[image_outcomes]
+        wanted, seen = self._shown[outcomes] @ matrix.T + offset, self._shown[image_outcomes]
         column: dict[str, np.ndarray] = {}
-        for name, field in symmetry.observation.fields.items():
-            index = list(field.indices or ())
-            column[name] = _total_variation(
-                _places(wanted[..., index]), weights, _places(seen[..., index]), image_weights
-            )
+        for name, index in acting.fields.items():
+            places, image_places = _places(wanted[..., index]), _places(seen[..., index])
+            column[name] = _total_variation(places, weights, image_places, image_weights)
         column["the reward"] = np.abs(tables.reward[s, a] - tables.reward[gs, ga]) / self._spread
         ends = (tables.terminal[outcomes] * weights).sum(axis=1)
         image_ends = (tables.terminal[image_outcomes] * image_weights).sum(axis=1)

@@ -20,6 +20,7 @@ class IntegrationState:
         self.model, self.data = model, data
         self._limited = np.flatnonzero(model.jnt_limited)
         self._limited = self._limited[model.jnt_type[self._limited] >= mujoco.mjtJoint.mjJNT_SLIDE.value]
+        self._names = [f"{model.joint(joint).name} beyond its limit" for joint in self._limited]
 
     def read(self) -> np.ndarray:
         state = np.empty(mujoco.mj_stateSize(self.model, WHOLE_STATE))
@@ -45,7 +46,7 @@ class IntegrationState:
         angles = self.data.qpos[self.model.jnt_qposadr[self._limited]]
         low, high = self.model.jnt_range[self._limited].T
         beyond = np.maximum(np.maximum(low - angles, angles - high), 0.0)
-        named = {f"{self.model.joint(j).name} beyond its limit": b for j, b in zip(self._limited, beyond, strict=True)}
+        named = dict(zip(self._names, beyond.tolist(), strict=True))
         depth = -self.data.contact.dist.min(initial=0.0) if self.data.ncon else 0.0
         return named | {"bodies inside one another": float(depth)}
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from symbreak.audit.compare import Comparison, Evidence
+from symbreak.audit.declaration import Declaration
 from symbreak.audit.neighbours import neighbours, units
 from symbreak.symmetry import Symmetry
 
-FEW, MORE = 6, 24  # situations for a first and for a second look
 FINALISTS = 5
 CHANGES = 3
 WORTH_TELLING = 0.8  # a change that leaves more than this share of the score is not worth mentioning
@@ -55,7 +55,7 @@ class Mending:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    symmetry: Symmetry
+    declaration: Declaration
     centre: np.ndarray
     change: Change = Change((), "")
     freezes: bool = False
@@ -63,13 +63,16 @@ class _Trial:
     centres: bool = False
 
 
-def mend(evidence: Evidence, symmetry: Symmetry, bounds: tuple[np.ndarray, np.ndarray]) -> Mending:
-    """The best sequence of small changes found; no words where none is worth mentioning."""
-    current = _Trial(symmetry, np.zeros(symmetry.observation.size))
-    found = [_compare(evidence, current, MORE)]
+def mend(
+    evidence: Evidence, symmetry: Symmetry, comparison: Comparison, bounds: tuple[np.ndarray, np.ndarray]
+) -> Mending:
+    """The best sequence of small changes to a symmetry that compares like this; none where none is worth telling."""
+    few, more = comparison.telling(evidence.few), comparison.telling(evidence.more)
+    current = _Trial(Declaration.of(symmetry), np.zeros(symmetry.observation.size))
+    found = [_compare(evidence, current, more)]
     changes: list[_Trial] = []
     while not found[-1].exact and len(changes) < CHANGES:
-        best = _best(evidence, current, bounds)
+        best = _best(evidence, current, _trials(evidence, current, bounds), few, more)
         if best is None or best[0].score > WORTH_TELLING * found[-1].score:
             break
         found.append(best[0])
@@ -78,7 +81,7 @@ def mend(evidence: Evidence, symmetry: Symmetry, bounds: tuple[np.ndarray, np.nd
     while not found[-1].exact and len(changes) > 1 and changes[-1].recasts:
         changes.pop()  # after another change, a new kind of field is told only where it ends in an exact symmetry
         found.pop()
-    scores = [comparison.score for comparison in found]
+    scores = [compared.score for compared in found]
     return Mending(
         changes=tuple(trial.change for trial in changes),
         before=scores[0],
@@ -90,28 +93,28 @@ def mend(evidence: Evidence, symmetry: Symmetry, bounds: tuple[np.ndarray, np.nd
 
 
 def _best(
-    evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np.ndarray]
+    evidence: Evidence, current: _Trial, trials: list[_Trial], few: np.ndarray, more: np.ndarray
 ) -> tuple[Comparison, _Trial] | None:
-    """The best single change, looked for on few situations and confirmed on more."""
+    """The best single change, looked for on few pairs and confirmed on more."""
 
-    def better(trials: list[_Trial], size: int) -> list[tuple[Comparison, _Trial]]:
-        limit = _compare(evidence, current, size).score
-        compared = [(_compare(evidence, trial, size), trial) for trial in trials]
+    def better(trials: list[_Trial], chosen: np.ndarray) -> list[tuple[Comparison, _Trial]]:
+        limit = _compare(evidence, current, chosen).score
+        compared = [(_compare(evidence, trial, chosen), trial) for trial in trials]
         kept = [(c, t) for c, t in compared if c.score < limit and (c.exact or not t.freezes)]
         return sorted(kept, key=lambda pair: (not pair[0].exact, pair[0].score))
 
-    finalists = [trial for _, trial in better(_trials(evidence, current, bounds), FEW)[:FINALISTS]]
-    return next(iter(better(finalists, MORE)), None)
+    finalists = [trial for _, trial in better(trials, few)[:FINALISTS]]
+    return next(iter(better(finalists, more)), None)
 
 
-def _compare(evidence: Evidence, trial: _Trial, size: int) -> Comparison:
-    return evidence.compare(trial.symmetry, trial.centre, size)
+def _compare(evidence: Evidence, trial: _Trial, chosen: np.ndarray) -> Comparison:
+    return evidence.compare(trial.declaration.acting(), trial.centre, chosen)
 
 
 def _trials(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np.ndarray]) -> list[_Trial]:
     changed = [
-        _Trial(n.symmetry, current.centre, Change(n.fields, n.words), n.freezes, n.recasts)
-        for n in neighbours(current.symmetry)
+        _Trial(n.declaration, current.centre, Change(n.fields, n.words), n.freezes, n.recasts)
+        for n in neighbours(current.declaration)
     ]
     return changed + _centrings(evidence, current, bounds)
 
@@ -124,17 +127,17 @@ def _centrings(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np
     visited = np.where(np.abs(low + high) > OFF_CENTRE * (high - low), (low + high) / 2, 0.0)
     middle = visited
     middle[bounded] = (bounds[0][bounded] + bounds[1][bounded]) / 2
-    layout = current.symmetry.observation
-    matrices = [layout.matrix(element) for element in layout.group.generators]
+    indices, matrices = current.declaration.indices, current.declaration.acting().observation
     trials = []
-    for unit in units(current.symmetry):
-        names = [name for side, name in unit if side == "observation"]
-        index = [i for name in names for i in layout.fields[name].indices or ()]
+    for unit in units(current.declaration):
+        places = [place for place in unit if place[0] == "observation"]
+        index = [i for place in places for i in indices[place]]
         centre = current.centre.copy()
         centre[index] = middle[index]
         shift = centre - current.centre
         if any(np.abs(matrix @ shift - shift).max() > 1e-9 for matrix in matrices):  # only what moves has a centre
             written = ", ".join(f"{value:.4g}" for value in centre[index])
-            words = f"{'is' if len(names) == 1 else 'are'} not centred, subtract ({written})"
-            trials.append(_Trial(current.symmetry, centre, Change(tuple(names), words), centres=True))
+            words = f"{'is' if len(places) == 1 else 'are'} not centred, subtract ({written})"
+            fields = tuple(name for _, name in places)
+            trials.append(_Trial(current.declaration, centre, Change(fields, words), centres=True))
     return trials

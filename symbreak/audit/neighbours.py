@@ -12,89 +12,56 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import block_diag
 
-from symbreak.errors import InputError
-from symbreak.symmetry import Element, Field, Group, Layout, Rep, Symmetry
+from symbreak.audit.declaration import Declaration, Images, Place, joined
+from symbreak.symmetry import Atom, Group
 
-Matrices = tuple[np.ndarray, ...]  # images of the finite generators, then of the Lie generators
-Place = tuple[str, str]  # ("observation" or "action", field name)
 FULLY_PERMUTED = 4  # up to this size all signs and orders are tried, above only single and double changes
 LARGEST_CHANGED = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbour:
-    """A changed symmetry, which fields were changed, and what should happen to them in words.
+    """A changed declaration, which fields were changed, and what should happen to them in words.
 
     `freezes` says that several numbers stop transforming at all: this lowers errors by asking for less, so it is
     believed only where it makes the symmetry exact. `recasts` says that a field got another kind of transformation
     rather than another sign or order.
     """
 
-    symmetry: Symmetry
+    declaration: Declaration
     fields: tuple[str, ...]
     words: str
     freezes: bool
     recasts: bool
 
 
-def images(field: Field, group: Group) -> Matrices:
-    """How each generator transforms a field."""
-    assert isinstance(field.rep, Rep)
-    finite = [field.rep.matrix(Element((i,))) for i in range(len(group.matrices))]
-    lie = [
-        block_diag(*(np.kron(np.eye(count), atom.lie[i]) for atom, count in field.rep.blocks))
-        for i in range(len(group.lie))
-    ]
-    return tuple(np.asarray(matrix) for matrix in (*finite, *lie))
-
-
-def units(symmetry: Symmetry) -> list[tuple[Place, ...]]:
+def units(declaration: Declaration) -> list[tuple[Place, ...]]:
     """Fields that are changed together: each alone, those of one name up to the dot, those that transform alike."""
-    places = _places(symmetry)
-    found: dict[tuple[Place, ...], None] = {(place,): None for place in places}
-    kinds: dict[Place, bytes] = {place: b"".join(m.tobytes() for m in value) for place, value in places.items()}
+    kinds = {place: joined(images) for place, images in declaration.images.items()}
+    found: dict[tuple[Place, ...], None] = {(place,): None for place in kinds}
     for place, kind in kinds.items():
-        alike = [other for other in places if kinds[other] == kind]
+        alike = [other for other in kinds if kinds[other] == kind]
         found[tuple(p for p in alike if p[1].split(".")[0] == place[1].split(".")[0])] = None
         found[tuple(p for p in alike if p[0] == place[0])] = None
     return list(found)
 
 
-def neighbours(symmetry: Symmetry) -> Iterator[Neighbour]:
+def neighbours(declaration: Declaration) -> Iterator[Neighbour]:
     """Every change of every unit that leaves a representation which still moves observations and actions."""
-    places = _places(symmetry)
-    for unit in units(symmetry):
-        old = places[unit[0]]
+    for unit in units(declaration):
+        old = declaration.images[unit[0]]
         fields = tuple(dict.fromkeys(name for _, name in unit))
-        tried = {_key(old)}
-        for new, words in _variants(old, symmetry.group):
-            if _key(new) in tried:
+        tried = {joined(old)}
+        for new, words in _variants(old, declaration.group):
+            if joined(new) in tried:
                 continue
-            tried.add(_key(new))
-            changed = _changed(symmetry, unit, new, places)
+            tried.add(joined(new))
+            changed = declaration.with_images(unit, new)
             if changed is not None:
-                freezes = len(new[0]) > 1 and _moves(old, symmetry.group) and not _moves(new, symmetry.group)
+                freezes = len(new[0]) > 1 and declaration.moves(old) and not declaration.moves(new)
                 recasts = "should transform" in words or "should turn" in words
                 yield Neighbour(changed, fields, words.format(s="s" if len(fields) == 1 else ""), freezes, recasts)
-
-
-def _places(symmetry: Symmetry) -> dict[Place, Matrices]:
-    return {
-        (side, name): images(field, symmetry.group)
-        for side, layout in (("observation", symmetry.observation), ("action", symmetry.action))
-        for name, field in layout.fields.items()
-    }
-
-
-def _key(matrices: Matrices) -> bytes:
-    return b"".join((np.round(m, 6) + 0.0).tobytes() for m in matrices)
-
-
-def _moves(matrices: Matrices, group: Group) -> bool:
-    finite, lie = matrices[: len(group.matrices)], matrices[len(group.matrices) :]
-    return any(np.abs(m - np.eye(len(m))).max() > 1e-6 for m in finite) or any(np.any(m) for m in lie)
 
 
 def _order(matrix: np.ndarray) -> int:
@@ -107,28 +74,7 @@ def _order(matrix: np.ndarray) -> int:
     return 0
 
 
-def _changed(
-    symmetry: Symmetry, unit: tuple[Place, ...], new: Matrices, places: dict[Place, Matrices]
-) -> Symmetry | None:
-    """The symmetry with new matrices on the unit; None where it would be none, or would move nothing any more."""
-    finite, lie = new[: len(symmetry.group.matrices)], new[len(symmetry.group.matrices) :]
-    layouts = {}
-    try:
-        atom = symmetry.group.atom("changed", finite, lie)
-        for side, layout in (("observation", symmetry.observation), ("action", symmetry.action)):
-            fields = {n: Field(atom, f.indices) if (side, n) in unit else f for n, f in layout.fields.items()}
-            layouts[side] = Layout(fields, size=layout.size)
-        changed = Symmetry(**layouts, discrete=symmetry.discrete, name=symmetry.name)
-    except InputError:
-        return None  # no representation, or no permutation where actions are numbered
-    for side in layouts:
-        moving = [new if place in unit else old for place, old in places.items() if place[0] == side]
-        if not any(_moves(matrices, symmetry.group) for matrices in moving):
-            return None
-    return changed
-
-
-def _variants(old: Matrices, group: Group) -> Iterator[tuple[Matrices, str]]:
+def _variants(old: Images, group: Group) -> Iterator[tuple[Images, str]]:
     size = len(old[0])
     if size > LARGEST_CHANGED:
         return
@@ -143,7 +89,7 @@ def _variants(old: Matrices, group: Group) -> Iterator[tuple[Matrices, str]]:
             yield tuple(np.kron(copies, m) for m in (*atom.matrices, *atom.lie)), words
 
 
-def _kinds(group: Group):
+def _kinds(group: Group) -> Iterator[tuple[Atom, str]]:
     yield group.trivial, "should stay unchanged"
     yield group.vector, "should transform like the group's own vectors"
     if group.is_finite and group.size > 2 and not group.factors:
@@ -162,7 +108,7 @@ def _variants_of_one(old: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
         yield new, f"need{{s}} the signs {_written(new)[1]} instead of {_written(old)[1]}"
     for order in _orders(size):
         shuffle = np.eye(size)[list(order)]
-        for new in (shuffle @ old @ shuffle.T, *([shuffle @ old] if identity or flipped else [])):
+        for new in (shuffle @ old @ shuffle.T, *([shuffle @ old] if _order(old) <= 2 else [])):
             order_words = f"the order {_written(new)[0]} instead of {_written(old)[0]}"
             signs = "" if _written(new)[1] == _written(old)[1] else f" and the signs {_written(new)[1]}"
             yield new, f"need{{s}} {order_words}{signs}"

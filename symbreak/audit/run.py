@@ -9,11 +9,12 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from symbreak.audit.compare import Comparison, Evidence
+from symbreak.audit.declaration import Acting
 from symbreak.audit.grid import GridPairs
 from symbreak.audit.mend import Mending, mend
 from symbreak.audit.report import AuditReport
 from symbreak.audit.simulators import simulator_for
-from symbreak.audit.verdict import NOT_A_SYMMETRY, accuse, find, judge, percent
+from symbreak.audit.verdict import NOT_A_SYMMETRY, accuse, find, is_good_approximation, judge, percent
 from symbreak.audit.visited import Policy, VisitedStates
 from symbreak.errors import InputError
 from symbreak.symmetry import Symmetry
@@ -97,14 +98,14 @@ def _audit(env: gym.Env, symmetry: Symmetry, name: str, states: int, seed: int, 
     size = int(action_space.n) if isinstance(action_space, Discrete) else action_space.shape[0]
     symmetry.require(observation_space.shape[0], size, discrete)
     evidence: Evidence = GridPairs.of(env) or VisitedStates(simulator_for(env), states, seed, policy)
-    comparison = evidence.compare(symmetry)
+    comparison = evidence.compare(Acting.of(symmetry, evidence.elements(symmetry.group)))
     findings = {name: find(comparison, errors, evidence.noun) for name, errors in comparison.fields.items()}
     reward = find(comparison, comparison.reward, evidence.noun)
     termination = find(comparison, comparison.termination, evidence.noun)
     invariant = isinstance(action_space, Discrete) or _bounds_invariant(symmetry, action_space)
     mending = Mending((), *3 * (comparison.score,), exact=False, centres=False)
-    if not comparison.exact:
-        mending = mend(evidence, symmetry, (observation_space.low, observation_space.high))
+    if not comparison.exact and not is_good_approximation([*findings.values(), reward], comparison):
+        mending = mend(evidence, symmetry, comparison, (observation_space.low, observation_space.high))
     verdict, reasons = judge(findings, reward, termination, comparison, invariant, mending)
     if verdict == NOT_A_SYMMETRY:
         findings = accuse(findings, mending)
@@ -134,10 +135,9 @@ def _bounds_invariant(symmetry: Symmetry, space: Box) -> bool:
     low, high = space.low.astype(float), space.high.astype(float)
     for element in symmetry.group.generators:
         matrix = symmetry.action.matrix(element)
-        # Extremes of a linear function over a box; entries that are zero up to rounding must not meet infinities.
-        matrix = np.where(np.abs(matrix) < 1e-12, 0.0, matrix)
-        with np.errstate(invalid="ignore"):
-            corners = np.nan_to_num(matrix * high, nan=0.0), np.nan_to_num(matrix * low, nan=0.0)
+        acts = np.abs(matrix) > 1e-12
+        with np.errstate(invalid="ignore"):  # nothing times infinity is nothing here
+            corners = np.where(acts, matrix * high, 0.0), np.where(acts, matrix * low, 0.0)
         highest, lowest = np.maximum(*corners).sum(axis=1), np.minimum(*corners).sum(axis=1)
         slack = 1e-6 * np.where(np.isfinite(high), 1.0 + np.abs(high), 1.0)
         if np.any(highest > high + slack) or np.any(lowest < low - slack):

@@ -164,11 +164,12 @@ def simulator_for(env: gym.Env) -> Simulator:
     """The way to set this environment's state: its own methods if it has them, else what is known of its kind."""
     from symbreak.audit.fetch_arm import FetchSimulator
     from symbreak.audit.mujoco_state import MujocoSimulator
+    from symbreak.tasks.fetch import FetchReachEnv
 
     bare = env.unwrapped
     if provider(env, "state_from_observation") is not None:
         return StatefulSimulator(env)
-    if hasattr(bare, "initial_gripper_xpos") and hasattr(bare, "model"):
+    if isinstance(bare, FetchReachEnv):
         return FetchSimulator(env)
     if hasattr(bare, "observation_structure") and hasattr(bare, "model"):
         return MujocoSimulator(env)

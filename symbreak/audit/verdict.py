@@ -18,6 +18,8 @@ from symbreak.audit.mend import Mending
 EXACT, LOCALLY_BROKEN, NOT_A_SYMMETRY = "exact", "locally broken", "not a symmetry"
 HARDLY_EVER = 0.02  # share of reachable images below which there is nothing to be symmetric
 OPPOSED = -0.25  # mean agreement of changes below which a field goes against its declaration
+CLOSE = 0.8  # mean agreement of changes above which a field follows its declaration
+FAR = 0.5  # a mean error above half a step's change is no approximation
 NEARLY_ALL = 0.95
 SLIGHT = 0.1  # a mean error below a tenth of a step's change is an approximation
 TURNS_THE_TABLE = 3.0  # one change that lowers the mean error by this factor: the declaration has a slip
@@ -83,10 +85,24 @@ def _words(finding: Finding, noun: str, size: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in words that never rounds something to nothing."""
-    if 0.0 < share < 0.001:
+    """A share in words that rounds neither something to nothing nor nearly all to all."""
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f} %"
+    if share < 0.001:
         return "below 0.1 %"
-    return "0 %" if share == 0.0 else f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+    if 0.995 <= share < 1.0:
+        return f"{min(100 * share, 99.9):.1f} %"
+    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def is_good_approximation(findings: list[Finding], comparison: Comparison) -> bool:
+    """Exact hardly anywhere, far off hardly anywhere: a limit of the environment, not a slip of the declaration.
+
+    A slip either breaks a field badly or, like a centre that is off by a little, leaves most pairs exact.
+    """
+    everywhere = any(finding.share_broken >= NEARLY_ALL for finding in findings)
+    close = all(finding.agreement > CLOSE and finding.reachable_error < FAR for finding in findings)
+    return everywhere and close and float(comparison.reachable.mean()) > 0.5
 
 
 def judge(

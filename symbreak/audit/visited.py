@@ -12,9 +12,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from symbreak.audit.compare import TOLERANCE, Comparison, Errors, Evidence
+from symbreak.audit.declaration import Acting
 from symbreak.audit.simulators import Outcome, Simulator
 from symbreak.errors import InputError
-from symbreak.symmetry import Element, Symmetry
 
 Policy = Callable[[np.ndarray], Any]
 KEEP = 0.25  # share of a rollout's states that are audited, so that they differ from one another
@@ -43,6 +43,7 @@ class VisitedStates(Evidence):
         self.simulator = simulator
         self.situations = _visit(simulator, states, seed, policy)
         self.pairs = states
+        self._shown = self.situations[0].observation.size  # how many numbers an observation has
         self.how = simulator.how
         self._floor, self._reward_floor = self._controls()
         self.control = max(float((self._floor / self._sizes).max()), self._reward_floor)
@@ -50,60 +51,58 @@ class VisitedStates(Evidence):
     def observations(self) -> np.ndarray:
         return np.array([situation.observation for situation in self.situations])
 
-    def compare(self, symmetry: Symmetry, centre: np.ndarray | None = None, limit: int | None = None) -> Comparison:
-        every = 1 if limit is None else max(1, len(self.situations) // limit)  # spread over the rollouts
-        situations = self.situations[::every][:limit]
-        elements = symmetry.group.generators
-        centre = np.zeros(symmetry.observation.size) if centre is None else centre
-        fields = {name: list(field.indices or ()) for name, field in symmetry.observation.fields.items()}
-        # The size of a change is taken from all visited states, so that few and many of them are judged alike.
-        sizes = {name: self._size(index) for name, index in fields.items()}
-
-        shape = (len(situations), len(elements))
-        errors = {name: np.full(shape, np.nan) for name in fields}
-        agreement = {name: np.full(shape, np.nan) for name in fields}
+    def compare(self, acting: Acting, centre: np.ndarray | None = None, chosen: np.ndarray | None = None) -> Comparison:
+        situations = self.situations if chosen is None else [self.situations[i] for i in chosen]
+        shape = (len(situations), len(acting.observation))
+        wanted, change = np.full((*shape, self._shown), np.nan), np.full((*shape, self._shown), np.nan)
         reward, termination, reachable = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
         hindrances: Counter[str] = Counter()
-        for j, element in enumerate(elements):
-            matrix = symmetry.observation.matrix(element)
-            actions = self._image_actions(symmetry, element, situations)
+        for j, matrix in enumerate(acting.observation):
+            offset = 0.0 if centre is None else centre - matrix @ centre
+            actions = self._image_actions(acting, j, situations)
             for i, situation in enumerate(situations):
-                start = centre + matrix @ (situation.observation - centre)
+                start = matrix @ situation.observation + offset
                 image = self.simulator.image(situation.state, start)
-                if image is None:
-                    hindrances["no state shows the image"] += 1
-                    continue
-                hindrance = self.simulator.hindrance(situation.state, image)
-                hindrances.update([hindrance] if hindrance else [])
+                hindrance = "no state shows the image"
+                if image is not None:
+                    hindrance = self.simulator.hindrance(situation.state, image)
                 reachable[i, j] = not hindrance
+                hindrances.update([hindrance] if hindrance else [])
+                if image is None or (hindrance and chosen is not None):
+                    continue  # of a few chosen pairs only those count whose images can be visited
                 self.simulator.place(image)
-                outcome = self.simulator.step(actions[i])
-                wanted = matrix @ (situation.outcome.observation - situation.observation)
-                change = outcome.observation - start
-                for name, index in fields.items():
-                    missed = np.linalg.norm(wanted[index] - change[index])
-                    both = np.sum(wanted[index] ** 2) + np.sum(change[index] ** 2)
-                    errors[name][i, j] = missed / sizes[name]
-                    agreement[name][i, j] = 1.0 - missed**2 / both if missed > TOLERANCE * sizes[name] else 1.0
-                reward[i, j] = abs(outcome.reward - situation.outcome.reward) / self._spread
-                termination[i, j] = outcome.terminated != situation.outcome.terminated
-        floors = {name: float(np.linalg.norm(self._floor[index])) / sizes[name] for name, index in fields.items()}
+                outcome, first = self.simulator.step(actions[i]), situation.outcome
+                wanted[i, j] = matrix @ (first.observation - situation.observation)
+                change[i, j] = outcome.observation - start
+                reward[i, j] = abs(outcome.reward - first.reward) / self._spread
+                termination[i, j] = outcome.terminated != first.terminated
         return Comparison(
-            fields={name: Errors(errors[name], agreement[name], _above(floors[name])) for name in fields},
+            fields={name: self._errors(wanted, change, index) for name, index in acting.fields.items()},
             reward=Errors(reward, tolerance=_above(self._reward_floor)),
             termination=Errors(termination),
             reachable=reachable,
             hindrances=hindrances,
         )
 
-    def _image_actions(self, symmetry: Symmetry, element: Element, situations: list[Situation]) -> list[Any]:
-        if symmetry.discrete:
-            permutation = symmetry.action_permutation(element)
-            return [int(permutation[situation.action]) for situation in situations]
-        matrix, space = symmetry.action.matrix(element), self.simulator.env.action_space
-        assert isinstance(space, Box)
-        # An action outside the bounds cannot be taken; what would be done instead is the nearest one inside.
-        return [np.clip(matrix @ situation.action, space.low, space.high) for situation in situations]
+    def _errors(self, wanted: np.ndarray, change: np.ndarray, index: list[int]) -> Errors:
+        """Of one field, from the changes that the images should have shown and those that they did."""
+        # The size of a change is taken from all visited states, so that few and many of them are judged alike.
+        size = self._size(index)
+        wanted, change = wanted[..., index], change[..., index]
+        missed = np.linalg.norm(wanted - change, axis=-1)
+        both = (wanted**2).sum(axis=-1) + (change**2).sum(axis=-1)
+        agreement = 1.0 - missed**2 / np.where(both > 0.0, both, 1.0)
+        agreement = np.where(missed <= TOLERANCE * size, 1.0, agreement)
+        floor = float(np.linalg.norm(self._floor[index])) / size
+        return Errors(missed / size, agreement, _above(floor))
+
+    def _image_actions(self, acting: Acting, element: int, situations: list[Situation]) -> list[Any]:
+        images = acting.act(element, np.array([situation.action for situation in situations]))
+        space = self.simulator.env.action_space
+        if isinstance(space, Box):
+            # An action outside the bounds cannot be taken; what would be done instead is the nearest one inside.
+            return list(np.clip(images, space.low, space.high))
+        return images.tolist()
 
     @cached_property
     def _changes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +121,7 @@ class VisitedStates(Evidence):
 
     @cached_property
     def _sizes(self) -> np.ndarray:
-        return np.array([self._size([i]) for i in range(len(self.situations[0].observation))])
+        return np.array([self._size([i]) for i in range(self._shown)])
 
     def _controls(self) -> tuple[np.ndarray, float]:
         """Largest errors when nothing is transformed, per number shown and of the reward (relative to its spread).

@@ -1,7 +1,7 @@
 """The average of a predictor over the group: what an equivariant model would say if every image counted the same.
 
-A trained equivariant predictor fits the mean over an orbit *weighted by visits*, which drifts with the policy. The group
-average of the free predictor, P̄(s'|s,a) = mean_g P̂(gs'|gs,ga), is the definition itself.
+A trained equivariant predictor fits the mean over an orbit *weighted by visits*, which drifts with the policy. The
+group average of the free predictor, P̄(s'|s,a) = mean_g P̂(gs'|gs,ga), is the definition itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Images:
     def returned(self, decoded: Float[Array, "images outcome"], chosen: np.ndarray | Array) -> Array:
         """Predictions at the images, moved back."""
         if isinstance(chosen, np.ndarray) and np.all((self.back == 0) | (self.back == 1)):
-            return jnp.stack([_permuted(row, np.argmax(self.back[g], axis=1)) for g, row in zip(chosen, decoded, strict=True)])
+            return jnp.stack(
+                [_permuted(row, np.argmax(self.back[g], axis=1)) for g, row in zip(chosen, decoded, strict=True)]
+            )
         return jnp.einsum("gij,gj->gi", jnp.asarray(self.back, decoded.dtype)[chosen], decoded)
 
 

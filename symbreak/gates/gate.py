@@ -1,7 +1,7 @@
 """The question every gate answers: with what probability is the symmetry broken at this state and action?
 
-Answers are stopped: no loss that uses a gate can change it. Whoever asks may draw from the answer, use it as a weight, or
-compare it with one half; that is the asker's business.
+Answers are stopped: no loss that uses a gate can change it. Whoever asks may draw from the answer, use it as a weight,
+or compare it with one half; that is the asker's business.
 """
 
 from __future__ import annotations
@@ -47,6 +47,16 @@ class AbstractGate(abc.ABC):
     ) -> tuple[Any, Metrics]:
         """Learn from replay; `step` counts environment steps."""
 
+    @property
+    @abc.abstractmethod
+    def unchecked(self) -> tuple[str, ...]:
+        """Parts of the environment whose breaking this gate could never notice."""
+
+
+def caveats(gate: AbstractGate) -> tuple[str, ...]:
+    """What a run with this gate has to say beside its results."""
+    return tuple(f"{part} symmetry unchecked" for part in gate.unchecked)
+
 
 class Empty(eqx.Module):
     """The state of a gate that learns nothing."""
@@ -58,6 +68,10 @@ class FixedGate(AbstractGate):
 
     probability: float
     actions: int = 0
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        return ()  # it looks at nothing, and does not claim to
 
     def init(self, key: Key) -> Empty:
         return Empty()
@@ -94,6 +108,10 @@ class OracleGate(AbstractGate):
 
     table: np.ndarray
     index_of: Callable[[Array], Array]
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        return ()
 
     def init(self, key: Key) -> OracleState:
         return OracleState(jnp.asarray(self.table, jnp.float32))

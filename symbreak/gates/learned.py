@@ -6,9 +6,9 @@ threshold, the pair is labelled broken, and a small classifier learns the labels
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,59 +16,29 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbreak.gates.averaging import images
+from symbreak.gates.config import GateConfig
 from symbreak.gates.gate import AbstractGate, Metrics, Propose, Sampler
+from symbreak.gates.predictors import Predictors, PredictorState
 from symbreak.gates.state_gate import expectile_loss
-from symbreak.gates.threshold import ThresholdRule, ThresholdState, observe
+from symbreak.gates.threshold import ThresholdState, observe
 from symbreak.models.learner import Learner, Optimiser, polyak
-from symbreak.models.model import Model, make_model, plain_layout, style_for
-from symbreak.models.predictor import AbstractOutcome, IncrementOutcome
-from symbreak.models.statistics import Running, symmetric_mean, symmetric_scale
+from symbreak.models.model import Model, make_model, plain_layout
+from symbreak.models.predictor import AbstractOutcome
 from symbreak.nn.keys import Key, named_key
-from symbreak.nn.linear import Dense, Equivariant
+from symbreak.nn.linear import Dense
 from symbreak.symmetry.layout import Symmetry
 
-FREQUENCIES = 7
-
-
-@dataclass(frozen=True)
-class GateConfig:
-    """Our recommended gate; `paper` settings are made in `agents.methods`."""
-
-    disagreement: Literal["averaged", "trained"] = "averaged"  # with the group average, or with a trained network
-    threshold: ThresholdRule = field(default_factory=ThresholdRule)
-    classifier: Literal["network", "head", "direct"] = "network"
-    encoding: Literal["fourier", "raw"] = "raw"  # Fourier features need coordinates in [-1, 1]
-    standardise: bool = True  # inputs of unbounded observations, in a way that commutes with the group
-    warmup: int = 10_000  # environment steps before the gate learns
-    prior: float = 0.5  # gate probability until then
-    rate: float = 5e-4
-    predictor_rate: float = 3e-4
-    predictor_steps: int = 1  # gradient steps each time
-    predictor_every: int = 1  # environment steps between two times
-    gate_every: int = 1  # environment steps between two updates of the classifiers
-    largest_norm: float = 1.0
-    width: int = 256
-    predictor_width: int = 256
-    polyak: float = 0.005
-    few: int = 4  # elements of a continuous group in an average
-    state_gate: Literal["none", "expectile", "sampled_max"] = "none"
-    candidates: int = 4
-    expectile: float = 0.8
-    shared_predictor_trunk: bool = False
+__all__ = ["GateConfig", "GateState", "LearnedGate"]
 
 
 class GateState(eqx.Module):
     """Everything a learned gate learns."""
 
-    free: Learner[Model]
-    equivariant: Learner[Model] | None
+    predictors: PredictorState
     classifier: Learner[Model] | None
-    target: Model | None
+    target: Model | None  # the classifier, moving slowly
     state_gate: Learner[Model] | None
     threshold: ThresholdState
-    inputs: Running  # of observations
-    outcomes: Running  # of changes and rewards
 
 
 @dataclass(frozen=True)
@@ -77,153 +47,84 @@ class LearnedGate(AbstractGate):
     outcome: AbstractOutcome
     config: GateConfig
 
-    # --- inputs ---------------------------------------------------------------------------------------------------
+    @cached_property
+    def predictors(self) -> Predictors:
+        return Predictors(self.symmetry, self.outcome, self.config)
 
     @property
-    def discrete(self) -> bool:
-        return self.symmetry.discrete
-
-    @cached_property
-    def _encoded_size(self) -> int:
-        size = self.symmetry.observation.size
-        return size * (1 + 2 * FREQUENCIES) if self.config.encoding == "fourier" else size
-
-    def _standard(self, state: GateState, observation: Array) -> Array:
-        if not self.config.standardise:
-            return observation
-        layout = self.symmetry.observation
-        return (observation - symmetric_mean(state.inputs, layout)) / symmetric_scale(state.inputs, layout)
-
-    def _encode(self, observation: Array) -> Array:
-        if self.config.encoding == "raw":
-            return observation
-        angles = np.pi * np.arange(1, FREQUENCIES + 1)[:, None] * observation
-        return jnp.concatenate([observation, jnp.sin(angles).ravel(), jnp.cos(angles).ravel()])
-
-    def _vector(self, action: Array) -> Array:
-        """A discrete action as a one-hot vector, which the group permutes."""
-        return jax.nn.one_hot(action, self.symmetry.action.size) if self.discrete else action
-
-    # --- construction ---------------------------------------------------------------------------------------------
+    def unchecked(self) -> tuple[str, ...]:
+        return self.outcome.unchecked
 
     def init(self, key: Key) -> GateState:
-        config, symmetry = self.config, self.symmetry
-        actions = symmetry.action.size
-        trained = config.disagreement == "trained"
+        config, symmetry, encoded = self.config, self.symmetry, self.predictors.encoded_size
+        optimiser = Optimiser(config.rate, config.largest_norm)
 
-        def dense(name: str, source: int, target: int, width: int) -> Model:
-            layout = plain_layout(symmetry, source)
-            return make_model(
-                Dense, layout, target * symmetry.group.trivial, key=named_key(key, name), style="plain", width=width
-            )
+        def gate(name: str, source: int, target: int) -> Model:
+            layout, outputs = plain_layout(symmetry, source), target * symmetry.group.trivial
+            model = make_model(Dense, layout, outputs, key=named_key(key, name), style="plain", width=config.width)
+            return _prior_head(model, config.prior)
 
-        predictor = Optimiser(config.predictor_rate, config.largest_norm)
-        classifier_optimiser = Optimiser(config.rate, config.largest_norm)
-        free = dense("free predictor", self._encoded_size + actions, self.outcome.layout.size, config.predictor_width)
-        equivariant = None
-        if trained:
-            equivariant = make_model(
-                Equivariant,
-                symmetry.observation.beside(symmetry.action),
-                self.outcome.layout,
-                key=named_key(key, "equivariant predictor"),
-                style=style_for(symmetry),
-                width=config.predictor_width,
-            )
         classifier = None
-        if config.classifier == "network":
-            sizes = (self._encoded_size, actions) if self.discrete else (self._encoded_size + actions, 1)
-            classifier = _prior_head(dense("classifier", *sizes, config.width), config.prior)
         if config.classifier == "head":
-            classifier = _prior_head(dense("classifier", config.predictor_width, 1, config.width), config.prior)
-        state_gate = None
-        if config.state_gate == "expectile":
-            state_gate = _prior_head(dense("state gate", self._encoded_size, 1, config.width), config.prior)
+            classifier = gate("classifier", config.predictor_width, 1)
+        elif config.classifier == "network" and symmetry.discrete:
+            classifier = gate("classifier", encoded, symmetry.action.size)
+        elif config.classifier == "network":
+            classifier = gate("classifier", encoded + symmetry.action.size, 1)
+        state_gate = gate("state gate", encoded, 1) if config.state_gate == "expectile" else None
         return GateState(
-            Learner.create(free, predictor),
-            None if equivariant is None else Learner.create(equivariant, predictor),
-            None if classifier is None else Learner.create(classifier, classifier_optimiser),
+            self.predictors.init(key),
+            None if classifier is None else Learner.create(classifier, optimiser),
             classifier,
-            None if state_gate is None else Learner.create(state_gate, classifier_optimiser),
+            None if state_gate is None else Learner.create(state_gate, optimiser),
             ThresholdState.empty(),
-            Running.empty((symmetry.observation.size,)),
-            Running.empty((_continuous_size(self.outcome),)),
         )
 
-    # --- predictions ----------------------------------------------------------------------------------------------
-
-    def _free(self, model: Model, standard: Array, action: Array) -> Array:
-        return model(jnp.concatenate([self._encode(standard), action]))
-
-    def _scale(self, state: GateState) -> Array:
-        outcome = self.outcome
-        if not isinstance(outcome, IncrementOutcome) or not outcome.scaled:
-            return jnp.ones(())
-        change = state.outcomes
-        size = outcome.entries
-        observation = Running(change.count, change.mean[:size], change.variance[:size])
-        scale = symmetric_scale(observation, self.symmetry.observation)
-        if not outcome.reward_head:
-            return scale
-        reward = jnp.where(change.count > 0, change.std[size:] + 1e-3, 1.0)
-        return jnp.concatenate([scale, reward])
-
-    def disagreement(self, state: GateState, observation: Array, action: Array, key: Key) -> Float[Array, ""]:
-        """d(s, a): how far the free prediction is from the symmetric one."""
-        outcome, vector = self.outcome, self._vector(action)
-        standard = self._standard(state, observation)
-
-        def predict(observation: Array, action: Array) -> Array:
-            return outcome.decode(self._free(state.free.model, observation, action))
-
-        if state.equivariant is not None:
-            other = outcome.decode(state.equivariant.model(jnp.concatenate([standard, vector])))
-            return outcome.distance(predict(standard, vector), other, self._scale(state))
-        group = images(self.symmetry, outcome.layout)
-        chosen = group.chosen(self.config.few, key)
-        observations = jnp.asarray(group.observation, standard.dtype)[chosen] @ standard
-        vectors = jnp.asarray(group.action, standard.dtype)[chosen] @ vector
-        decoded = jax.vmap(predict)(observations, vectors)
-        # The identity is the first element of a finite group: its image is the prediction itself.
-        free = decoded[0] if group.finite else predict(standard, vector)
-        return outcome.distance(free, jnp.mean(group.returned(decoded, chosen), axis=0), self._scale(state))
-
     # --- answers --------------------------------------------------------------------------------------------------
-
-    def _logit(self, state: GateState, model: Model, observation: Array, action: Array) -> Array:
-        standard = self._standard(state, observation)
-        if self.config.classifier == "head":
-            features = state.free.model.features(jnp.concatenate([self._encode(standard), self._vector(action)]))
-            return model(jax.lax.stop_gradient(features))[0]
-        if self.discrete:
-            return model(self._encode(standard))[action]
-        return model(jnp.concatenate([self._encode(standard), action]))[0]
 
     def of_pair(self, state: GateState, observation: Array, action: Array, *, target: bool = False) -> Float[Array, ""]:
         if self.config.classifier == "direct":
             distance = self.disagreement(state, observation, action, jax.random.key(0))
             broken = (distance > state.threshold.value).astype(observation.dtype)
             return jax.lax.stop_gradient(jnp.where(state.threshold.known, broken, self.config.prior))
-        model = self._model(state, target)
-        return jax.lax.stop_gradient(jax.nn.sigmoid(self._logit(state, model, observation, action)))
+        logit = self._logit(state.predictors, self._model(state, target), observation, action)
+        return jax.lax.stop_gradient(jax.nn.sigmoid(logit))
 
     def of_actions(self, state: GateState, observation: Array, *, target: bool = False) -> Float[Array, " actions"]:
         if self.config.classifier == "network":
-            logits = self._model(state, target)(self._encode(self._standard(state, observation)))
+            logits = self._model(state, target)(self._encoded(state.predictors, observation))
             return jax.lax.stop_gradient(jax.nn.sigmoid(logits))
         actions = jnp.arange(self.symmetry.action.size)
         return jax.vmap(lambda action: self.of_pair(state, observation, action, target=target))(actions)
 
-    def _model(self, state: GateState, target: bool) -> Model:
-        assert state.classifier is not None and state.target is not None
-        return state.target if target else state.classifier.model
-
     def of_state(self, state: GateState, observation: Array, propose: Propose, key: Key) -> Float[Array, ""]:
         if state.state_gate is not None:
-            logit = state.state_gate.model(self._encode(self._standard(state, observation)))[0]
+            logit = state.state_gate.model(self._encoded(state.predictors, observation))[0]
             return jax.lax.stop_gradient(jax.nn.sigmoid(logit))
         candidates = propose(key, observation)
         return jnp.max(jax.vmap(lambda action: self.of_pair(state, observation, action))(candidates))
+
+    def disagreement(self, state: GateState, observation: Array, action: Array, key: Key) -> Float[Array, ""]:
+        """d(s, a): how far the free prediction is from the symmetric one."""
+        return self.predictors.disagreement(state.predictors, observation, action, key)
+
+    def _model(self, state: GateState, target: bool) -> Model:
+        model = state.target if target else state.classifier and state.classifier.model
+        assert model is not None
+        return model
+
+    def _encoded(self, predictors: PredictorState, observation: Array) -> Array:
+        return self.predictors.encode(self.predictors.standard(predictors, observation))
+
+    def _logit(self, predictors: PredictorState, model: Model, observation: Array, action: Array) -> Array:
+        encoded = self._encoded(predictors, observation)
+        if self.config.classifier == "head":
+            pair = jnp.concatenate([encoded, self.predictors.vector(action)])
+            # The predictors' features are only read: labels must not shape what they are made from.
+            return model(jax.lax.stop_gradient(predictors.free.model.features(pair)))[0]
+        if self.symmetry.discrete:
+            return model(encoded)[action]
+        return model(jnp.concatenate([encoded, action]))[0]
 
     # --- learning -------------------------------------------------------------------------------------------------
 
@@ -232,78 +133,41 @@ class LearnedGate(AbstractGate):
     ) -> tuple[GateState, Metrics]:
         config = self.config
         predictor_key, gate_key = jax.random.split(key)
-        state = eqx.tree_at(lambda s: (s.inputs, s.outcomes), state, self._statistics(state, batch))
+        predictors = self.predictors.observe(state.predictors, batch)
 
-        def predict(state: GateState) -> tuple[GateState, Array]:
+        def predict(predictors: PredictorState) -> tuple[PredictorState, Array]:
             keys = jax.random.split(predictor_key, config.predictor_steps)
-            state, losses = jax.lax.scan(lambda s, k: self._train_predictors(s, sample(k)), state, keys)
-            return state, jnp.mean(losses)
+            predictors, losses = jax.lax.scan(lambda s, k: self.predictors.train(s, sample(k)), predictors, keys)
+            return predictors, jnp.mean(losses)
 
         due = step % config.predictor_every == 0
-        state, loss = jax.lax.cond(due, predict, lambda s: (s, jnp.full((), jnp.nan)), state)
+        predictors, loss = jax.lax.cond(due, predict, lambda s: (s, jnp.full((), jnp.nan)), predictors)
         state, metrics = jax.lax.cond(
             (step >= config.warmup) & (step % config.gate_every == 0),
             lambda s: self._train_gate(s, batch, step, gate_key, propose),
             lambda s: (s, self._silent(batch)),
-            state,
+            eqx.tree_at(lambda s: s.predictors, state, predictors),
         )
         return state, {"gate/predictor_loss": loss, **metrics}
-
-    def _statistics(self, state: GateState, batch: Any) -> tuple[Running, Running]:
-        inputs = state.inputs.merge(batch.observation) if self.config.standardise else state.inputs
-        if not isinstance(self.outcome, IncrementOutcome) or not self.outcome.scaled:
-            return inputs, state.outcomes
-        targets = jax.vmap(self.outcome.target)(batch.observation, batch.next_observation, batch.reward)
-        return inputs, state.outcomes.merge(targets)
-
-    def _train_predictors(self, state: GateState, batch: Any) -> tuple[GateState, Array]:
-        scale = self._scale(state)
-        standard = jax.vmap(lambda s: self._standard(state, s))(batch.observation)
-        vector = jax.vmap(self._vector)(batch.action)
-
-        def loss(output: Array) -> Array:
-            terminated = (batch.discount == 0).astype(output.dtype)
-            each = jax.vmap(self.outcome.loss, in_axes=(0, 0, 0, 0, 0, None))(
-                output, batch.observation, batch.next_observation, batch.reward, terminated, scale
-            )
-            return jnp.mean(each)
-
-        def free_loss(model: Model) -> Array:
-            return loss(jax.vmap(lambda s, a: self._free(model, s, a))(standard, vector))
-
-        def equivariant_loss(model: Model) -> Array:
-            return loss(jax.vmap(lambda s, a: model(jnp.concatenate([s, a])))(standard, vector))
-
-        value, gradient = jax.value_and_grad(free_loss)(state.free.model)
-        state = eqx.tree_at(lambda s: s.free, state, state.free.step(gradient))
-        if state.equivariant is not None:
-            gradient = jax.grad(equivariant_loss)(state.equivariant.model)
-            state = eqx.tree_at(lambda s: s.equivariant, state, state.equivariant.step(gradient))
-        return state, value
 
     def _train_gate(
         self, state: GateState, batch: Any, step: Array, key: Key, propose: Propose | None
     ) -> tuple[GateState, Metrics]:
-        config = self.config
         average_key, state_key = jax.random.split(key)
-        distance = jax.vmap(lambda s, a: self.disagreement(state, s, a, average_key))(batch.observation, batch.action)
-        distance = jax.lax.stop_gradient(distance)
-        threshold, labels = observe(config.threshold, state.threshold, distance, step)
-        state = eqx.tree_at(lambda s: s.threshold, state, threshold)
-        rate = jnp.mean(labels)
-        if state.classifier is not None:
-            inner = state
-
-            def classifier_loss(model: Model) -> tuple[Array, Array]:
-                logits = jax.vmap(lambda s, a: self._logit(inner, model, s, a))(batch.observation, batch.action)
-                return jnp.mean(jax.nn.softplus(logits) - labels * logits), jnp.mean(jax.nn.sigmoid(logits))
-
-            gradient, rate = jax.grad(classifier_loss, has_aux=True)(state.classifier.model)
-            classifier = state.classifier.step(gradient)
-            target = polyak(state.target, classifier.model, config.polyak)
-            state = eqx.tree_at(lambda s: (s.classifier, s.target), state, (classifier, target))
-        if state.state_gate is not None and propose is not None:
-            state = eqx.tree_at(lambda s: s.state_gate, state, self._train_state_gate(state, batch, state_key, propose))
+        distance = self.disagreements(state, batch, average_key)
+        threshold, labels = observe(self.config.threshold, state.threshold, distance, step)
+        rate, classifier, target, state_gate = jnp.mean(labels), state.classifier, state.target, state.state_gate
+        if classifier is not None and target is not None:
+            loss = jax.grad(self.classifier_loss, has_aux=True)
+            gradient, rate = loss(classifier.model, state.predictors, batch, labels)
+            classifier = classifier.step(gradient)
+            target = polyak(target, classifier.model, self.config.polyak)
+        state = GateState(state.predictors, classifier, target, state_gate, threshold)
+        if state_gate is not None and propose is not None:
+            keys = jax.random.split(state_key, len(batch.observation))
+            candidates = jax.vmap(propose)(keys, batch.observation)
+            gradient = jax.grad(self.state_gate_loss)(state_gate.model, state, batch, candidates)
+            state = eqx.tree_at(lambda s: s.state_gate, state, state_gate.step(gradient))
         metrics = {
             "gate/rate": rate,
             "gate/labels": jnp.mean(labels),
@@ -313,20 +177,28 @@ class LearnedGate(AbstractGate):
         }
         return state, metrics
 
-    def _train_state_gate(self, state: GateState, batch: Any, key: Key, propose: Propose) -> Learner[Model]:
-        assert state.state_gate is not None
-        keys = jax.random.split(key, len(batch.observation))
-        candidates = jax.lax.stop_gradient(jax.vmap(propose)(keys, batch.observation))
+    def disagreements(self, state: GateState, batch: Any, key: Key) -> Float[Array, " batch"]:
+        """d(s, a) of a batch, as a constant: labels are made from it, never trained through."""
+        each = jax.vmap(lambda s, a: self.disagreement(state, s, a, key))(batch.observation, batch.action)
+        return jax.lax.stop_gradient(each)
+
+    def classifier_loss(
+        self, model: Model, predictors: PredictorState, batch: Any, labels: Float[Array, " batch"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Cross-entropy of the labels, and the mean gate."""
+        logits = jax.vmap(lambda s, a: self._logit(predictors, model, s, a))(batch.observation, batch.action)
+        return jnp.mean(jax.nn.softplus(logits) - labels * logits), jnp.mean(jax.nn.sigmoid(logits))
+
+    def state_gate_loss(
+        self, model: Model, state: GateState, batch: Any, candidates: Float[Array, "batch candidates action"]
+    ) -> Float[Array, ""]:
+        """Expectile regression of a state's gate on the gates of candidate actions."""
+        candidates = jax.lax.stop_gradient(candidates)
         gates = jax.vmap(lambda s, actions: jax.vmap(lambda a: self.of_pair(state, s, a))(actions))(
             batch.observation, candidates
         )
-
-        def loss(model: Model) -> Array:
-            encoded = jax.vmap(lambda s: self._encode(self._standard(state, s)))(batch.observation)
-            estimate = jax.nn.sigmoid(jax.vmap(model)(encoded))
-            return expectile_loss(gates, estimate, self.config.expectile)
-
-        return state.state_gate.step(jax.grad(loss)(state.state_gate.model))
+        encoded = jax.vmap(lambda s: self._encoded(state.predictors, s))(batch.observation)
+        return expectile_loss(gates, jax.nn.sigmoid(jax.vmap(model)(encoded)), self.config.expectile)
 
     def _silent(self, batch: Any) -> Metrics:
         """Nothing to report from a step at which the gate did not learn."""
@@ -335,13 +207,10 @@ class LearnedGate(AbstractGate):
         return {**dict.fromkeys(names, nothing), "gate/finite": jnp.ones_like(nothing)}
 
 
-def _continuous_size(outcome: AbstractOutcome) -> int:
-    return outcome.entries + outcome.reward_head if isinstance(outcome, IncrementOutcome) else 1
-
-
 def _prior_head(model: Model, probability: float) -> Model:
     """The same model answering `probability` everywhere until it is trained."""
     head = model.network.head
+    assert isinstance(head, Dense)
     logit = float(np.log(probability / (1 - probability)))
-    head = eqx.tree_at(lambda h: (h.kernel, h.bias), head, (jnp.zeros_like(head.kernel), jnp.full_like(head.bias, logit)))
-    return eqx.tree_at(lambda m: m.network.head, model, head)
+    changed = (jnp.zeros_like(head.kernel), jnp.full_like(head.bias, logit))
+    return eqx.tree_at(lambda m: m.network.head, model, eqx.tree_at(lambda h: (h.kernel, h.bias), head, changed))

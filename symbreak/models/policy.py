@@ -40,4 +40,3 @@ def make_policy(family: Family, symmetry: Symmetry, *, key: Key, width: int, rad
     # Entry i of the action stands at position order⁻¹(i) of the representation.
     spread = action.rep.magnitude_index[np.argsort(action.order)]
     return Policy(model, action.size, tuple(spread.tolist()), radial_blocks(action) if radial else ())
-

@@ -33,9 +33,15 @@ class AbstractOutcome(abc.ABC):
     def layout(self) -> Layout:
         """How a decoded prediction transforms."""
 
+    @property
     @abc.abstractmethod
-    def loss(self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array,
-             scale: Array) -> Float[Array, ""]:
+    def unchecked(self) -> tuple[str, ...]:
+        """What follows a state and an action but is not predicted."""
+
+    @abc.abstractmethod
+    def loss(
+        self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array, scale: Array
+    ) -> Float[Array, ""]:
         """How badly a network's output describes what happened."""
 
     @abc.abstractmethod
@@ -68,15 +74,26 @@ class CellOutcome(AbstractOutcome):
     def rewards(self) -> int:
         return {"none": 0, "scalar": 1, "categorical": len(self.reward_values)}[self.reward_head]
 
-    @cached_property
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        # An episode ends where the agent's cell is the goal's: who predicts the cell predicts the end.
+        return () if self.rewards else ("reward",)
+
+    @property
     def layout(self) -> Layout:
         """Cells in orbits: a full orbit is a copy of the regular representation, the centre is invariant.
 
         Predictions are ordered by group element, then orbit, so that turning them moves whole blocks.
         """
+        return self._layout
+
+    @cached_property
+    def _layout(self) -> Layout:
         fields = dict(_orbits(self.symmetry, self.size)[0])
         if self.rewards:
-            fields["reward"] = Field(self.rewards * self.symmetry.group.trivial, tuple(self.cells + np.arange(self.rewards)))
+            fields["reward"] = Field(
+                self.rewards * self.symmetry.group.trivial, tuple(range(self.cells, self.cells + self.rewards))
+            )
         return Layout(fields, self.cells + self.rewards)
 
     def place(self, observation: Float[Array, " observation"]) -> Int[Array, ""]:
@@ -86,8 +103,9 @@ class CellOutcome(AbstractOutcome):
         row = jnp.round(half - observation[1] * half).astype(jnp.int32)  # y points up, rows count down
         return jnp.asarray(_orbits(self.symmetry, self.size)[1])[row * self.size + column]
 
-    def loss(self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array,
-             scale: Array) -> Float[Array, ""]:
+    def loss(
+        self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array, scale: Array
+    ) -> Float[Array, ""]:
         total = -jax.nn.log_softmax(output[: self.cells])[self.place(next_observation)]
         if self.reward_head == "categorical":
             kind = jnp.argmin(jnp.abs(jnp.asarray(self.reward_values) - reward))
@@ -155,8 +173,17 @@ class IncrementOutcome(AbstractOutcome):
     def entries(self) -> int:
         return self.symmetry.observation.size
 
-    @cached_property
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        heads = {"reward": self.reward_head, "termination": self.termination_head}
+        return tuple(part for part, predicted in heads.items() if not predicted)
+
+    @property
     def layout(self) -> Layout:
+        return self._layout
+
+    @cached_property
+    def _layout(self) -> Layout:
         extra = self.reward_head + self.termination_head
         if not extra:
             return self.symmetry.observation
@@ -167,8 +194,9 @@ class IncrementOutcome(AbstractOutcome):
         change = next_observation - observation
         return jnp.append(change, reward) if self.reward_head else change
 
-    def loss(self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array,
-             scale: Array) -> Float[Array, ""]:
+    def loss(
+        self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array, scale: Array
+    ) -> Float[Array, ""]:
         target = self.target(observation, next_observation, reward) / scale
         total = jnp.sum((output[: len(target)] - target) ** 2)
         if self.termination_head:

@@ -21,7 +21,7 @@ class Running(eqx.Module):
     def empty(cls, shape: tuple[int, ...] = ()) -> Running:
         return cls(jnp.zeros((), jnp.int32), jnp.zeros(shape), jnp.zeros(shape))
 
-    def merge(self, values: Float[Array, "batch *shape"]) -> Running:
+    def merge(self, values: Float[Array, "batch *shape"]) -> Running:  # noqa: UP037
         """Statistics of the old values and this batch together (Chan, Golub and LeVeque's pairwise rule)."""
         count = self.count + len(values)
         share = len(values) / count.astype(self.mean.dtype)

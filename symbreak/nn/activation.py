@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbreak.errors import InputError
+from symbreak.nn.isotypic import Rows, divide, divide_evenly, joined
 from symbreak.symmetry.rep import Rep
 
 
@@ -28,14 +28,15 @@ def with_gates(rep: Rep) -> Rep:
 
 def gated(rep: Rep, x: Float[Array, " with_gates"]) -> Float[Array, " size"]:
     """x·σ(x) on permutation atoms; every other copy of an atom is scaled by σ of its own gate."""
-    result, start, gate = [], 0, rep.size
-    for atom, count in rep.blocks:
-        block = x[start : start + atom.size * count]
-        start += atom.size * count
+    sizes = [atom.size * count for atom, count in rep.blocks]
+    gates = [count for atom, count in rep.blocks if not atom.is_permutation]
+    parts = divide(x, sizes + gates)
+    factors = iter(parts[len(sizes) :])
+    result: Rows = []
+    for (atom, count), block in zip(rep.blocks, parts, strict=False):
         if atom.is_permutation:
             result.append(jax.nn.silu(block))
         else:
-            factor = jax.nn.sigmoid(x[gate : gate + count])
-            gate += count
-            result.append((block.reshape(atom.size, count) * factor).reshape(-1))
-    return result[0] if len(result) == 1 else jnp.concatenate(result)
+            factor = jax.nn.sigmoid(next(factors))
+            result += [factor * row for row in divide_evenly(block, count)]
+    return joined(result)

@@ -19,7 +19,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from symbreak.symmetry.basis import Irrep, Splitting, split_into_irreducibles
+from symbreak.symmetry.basis import Irrep, Splitting, canonical_basis, split_into_irreducibles
+from symbreak.symmetry.elements import frozen
 from symbreak.symmetry.rep import Rep
 
 Rows = list[Array]  # d arrays of M columns
@@ -42,8 +43,9 @@ class Block:
         return len(self.splitting.transform) * self.copies
 
     @cached_property
-    def is_unchanged(self) -> bool:
-        return np.array_equal(self.splitting.transform, np.eye(len(self.splitting.transform)))
+    def is_reordered(self) -> bool:
+        """The coordinates are irreducible already."""
+        return bool(np.all(np.max(self.splitting.transform, axis=1) == 1))
 
     @property
     def is_wide(self) -> bool:
@@ -65,9 +67,8 @@ class Isotypic:
 
     @cached_property
     def wide(self) -> tuple[Block, ...]:
-        narrow = [block for block in self.blocks if not block.is_wide]
-        wide = all(block.is_unchanged for block in narrow)
-        return tuple(block for block in self.blocks if wide or block.is_wide)
+        reordered = all(block.is_wide or block.is_reordered for block in self.blocks)
+        return tuple(block for block in self.blocks if reordered or block.is_wide)
 
     @cached_property
     def narrow(self) -> tuple[Block, ...]:
@@ -172,10 +173,28 @@ def _sums(matrix: np.ndarray, rows: Rows) -> Rows:
 @lru_cache(maxsize=4096)
 def isotypic(*reps: Rep) -> tuple[Isotypic, ...]:
     """Irreducible coordinates of several representations in one shared basis, set by their order."""
-    irreps, splittings = split_into_irreducibles(tuple(atom for rep in reps for atom in rep.distinct))
+    irreps, found = split_into_irreducibles(tuple(atom for rep in reps for atom in rep.distinct))
+    splittings = {atom: _with_simple_columns(splitting, irreps) for atom, splitting in found.items()}
     result = []
     for rep in reps:
         starts = np.cumsum([0, *(atom.size * count for atom, count in rep.blocks)]).tolist()
         blocks = [Block(count, start, splittings[atom]) for (atom, count), start in zip(rep.blocks, starts, strict=False)]
         result.append(Isotypic(rep, irreps, tuple(blocks)))
     return tuple(result)
+
+
+def _with_simple_columns(splitting: Splitting, irreps: tuple[Irrep, ...]) -> Splitting:
+    """The same splitting with equivalent pieces mixed so that each reads as few coordinates as possible.
+
+    Any orthogonal mix of them is a splitting too. An atom given in irreducible coordinates is merely reordered.
+    """
+    transform = splitting.transform.copy()
+    for index, irrep in enumerate(irreps):
+        starts = [start for found, start in splitting.pieces if found == index]
+        if starts:
+            rows = np.add.outer(starts, np.arange(irrep.size))
+            first = transform[rows[:, 0]]
+            transform[rows] = np.einsum("kl,ldn->kdn", canonical_basis(first) @ first.T, transform[rows])
+    transform[np.abs(transform) < 1e-12] = 0
+    transform[np.abs(transform - 1) < 1e-12] = 1
+    return Splitting(frozen(transform), splitting.pieces)

@@ -98,7 +98,7 @@ def _mix(irrep: Irrep, weight: Array, rows: Rows) -> Rows:
     algebra, _, columns = weight.shape
     if algebra == 1 and (irrep.size == 1 or min(weight.shape[1:]) >= FEWEST_COPIES):
         return [row @ weight[0] for row in rows]
-    if algebra == 2 and irrep.size == 2:
+    if algebra == 2 and irrep.size == 2 and min(weight.shape[1:]) >= 48:
         # A product of complex numbers from three real ones.
         first, second = rows
         real, imaginary = weight[0], float(irrep.endomorphisms[1, 1, 0]) * weight[1]

@@ -20,8 +20,9 @@ from symbreak.nn.activation import gated, require_pointwise, with_gates
 from symbreak.nn.bilinear import Bilinear
 from symbreak.nn.keys import Key, named_key
 from symbreak.nn.linear import Dense, Linear
+from symbreak.symmetry.basis import split_into_irreducibles
 from symbreak.symmetry.group import Group
-from symbreak.symmetry.rep import Rep
+from symbreak.symmetry.rep import Atom, Rep
 
 Family = Callable[..., Linear]
 Style = Literal["plain", "regular", "emlp"]
@@ -44,8 +45,8 @@ def hidden_rep(group: Group, width: int, style: Style) -> Rep:
         if not group.is_finite or width % group.order:
             raise InputError(f"a regular network under {group} needs a finite group and a width divisible by its order")
         return (width // group.order) * group.regular
-    powers = [group.vector**power for power in range(4)]
     copies = _SHARES.get(group.name)
+    powers = [_tensor(group, power) for power in range(len(copies) if copies else 3)]
     if copies is None:
         # Half scalars, the rest vectors and, where they are small, their products.
         copies = (0, int(0.43 * _WIDTH / powers[1].size), int(0.08 * _WIDTH / powers[2].size))
@@ -58,6 +59,16 @@ def hidden_rep(group: Group, width: int, style: Style) -> Rep:
         if count:
             rep = rep + count * powers[power]
     return rep
+
+
+def _tensor(group: Group, power: int) -> Atom:
+    """V⊗…⊗V; where the group does more than permute its coordinates, in a basis that shows its irreducible parts."""
+    tensors = tuple(group.vector**lower for lower in range(power + 1))
+    if power < 2 or tensors[power].is_permutation:
+        return tensors[power]
+    turn = split_into_irreducibles(tensors)[1][tensors[power]].transform
+    images = [np.round(turn @ m @ turn.T, 14) for m in (*tensors[power].matrices, *tensors[power].lie)]
+    return group.atom(tensors[power].name, images[: len(group.matrices)], images[len(group.matrices) :])
 
 
 class Block(eqx.Module):
@@ -83,7 +94,7 @@ class Block(eqx.Module):
         if self.pointwise:
             return jax.nn.relu(x)
         assert self.bilinear is not None
-        return gated(self.hidden, x + self.bilinear(x))
+        return gated(self.hidden, self.bilinear(x))
 
 
 class Network(eqx.Module):

@@ -7,7 +7,8 @@ the group can read it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,14 @@ def frozen_squares(matrices: Matrices, what: str) -> tuple[Matrix, ...]:
             )
         copies.append(frozen(array))
     return tuple(copies)
+
+
+def whole_numbers(values: Iterable[int], what: str) -> tuple[int, ...]:
+    """Indices as a user gives them, also NumPy's; refused unless each is a whole number."""
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError as error:
+        raise InputError(f"{what}: {values!r} is no list of whole numbers; give one, like [1, 0]") from error
 
 
 def exponential(generator: Matrix) -> Matrix:

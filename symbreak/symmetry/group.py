@@ -6,7 +6,6 @@ other representation must satisfy the same *relations*; they are checked in floa
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from symbreak.symmetry.elements import (
     frozen_squares,
     period,
     random_turns,
+    whole_numbers,
 )
 from symbreak.symmetry.relations import check_representation, crossings, require_orthogonal, words_from_table
 
@@ -188,17 +188,15 @@ class Group:
             raise InputError(f"{what}: got {given} for the {count} finite generators of {self.name}; give one each")
         images = []
         for i, permutation in enumerate(permutations):
-            if np.ndim(permutation) != 1:
-                raise InputError(
-                    f"{what}: {permutation!r} is no list; give one list of indices per generator: [[1, 0]]"
-                )
-            places = [operator.index(place) for place in permutation]
+            places = whole_numbers(permutation, what)
             if sorted(places) != list(range(len(places))):
-                raise InputError(f"{what}: {places} is no permutation of 0..{len(places) - 1}; name each index once")
+                raise InputError(
+                    f"{what}: {list(places)} is no permutation of 0..{len(places) - 1}; name each index once"
+                )
             sign = np.ones(len(places)) if signs is None else np.asarray(signs[i], dtype=float)
             if sign.shape != (len(places),) or not np.all(np.abs(sign) == 1):
                 raise InputError(f"{what}: signs {sign.tolist()} must be {len(places)} entries of +1 or -1")
-            images.append(sign[:, None] * np.eye(len(places))[places])
+            images.append(sign[:, None] * np.eye(len(places))[list(places)])
         return self.atom(name, images, [np.zeros_like(images[0]) for _ in self.lie])
 
     def mirrored(

@@ -7,7 +7,6 @@ of the observation and one of the action under the same group: all that a user h
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from symbreak.errors import InputError
-from symbreak.symmetry.elements import Element, Matrix
+from symbreak.symmetry.elements import Element, Matrix, whole_numbers
 from symbreak.symmetry.group import Group
 from symbreak.symmetry.rep import Atom, Rep, as_rep
 
@@ -43,7 +42,7 @@ class Layout:
                 raise InputError(f"field {name!r} is {field.rep!r}: give an atom, a sum of atoms, or a Field of one")
             rep = as_rep(field.rep)
             indices = range(following, following + rep.size) if field.indices is None else field.indices
-            indices = tuple(operator.index(i) for i in indices)
+            indices = whole_numbers(indices, f"field {name!r}")
             if len(indices) != rep.size:
                 raise InputError(
                     f"field {name!r} has {len(indices)} indices {indices} but its representation {rep} has size "
@@ -87,11 +86,12 @@ class Layout:
         return tuple(i for field in self.fields.values() for i in field.indices or ())
 
     def beside(self, other: Layout) -> Layout:
-        """The layout of this vector followed by another one."""
+        """The layout of this vector followed by another one; a name that is taken gets a dash."""
         fields = dict(self.fields)
         for name, field in other.fields.items():
-            indices = tuple(self.size + i for i in field.indices or ())
-            fields[name if name not in fields else f"{name}'"] = Field(field.rep, indices)
+            while name in fields:
+                name += "'"
+            fields[name] = Field(field.rep, tuple(self.size + i for i in field.indices or ()))
         return Layout(fields, self.size + other.size)
 
     def matrix(self, element: Element) -> Matrix:
@@ -100,7 +100,7 @@ class Layout:
         result[np.ix_(self.order, self.order)] = self.rep.matrix(element)
         return result
 
-    @property
+    @cached_property
     def _key(self) -> tuple[object, ...]:
         return (self.size, *self.fields.items())
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64, Int32, Shaped
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from symbreak.errors import InputError
 from symbreak.theory.mdp import PairMask, PairValues, Tables, TabularMDP, mixture, total_variation
 
-OrbitWeights = Float64[np.ndarray, "order states actions"]
+OrbitWeights = NDArray[np.float64]  # (order, states, actions)
 TOLERANCE = 1e-10  # far above the rounding of an average of a few float64, far below any probability that matters
 
 
@@ -26,8 +25,8 @@ TOLERANCE = 1e-10  # far above the rounding of an average of a few float64, far 
 class PermutationAction:
     """A finite group acting on states and actions: element g sends s to `states[g, s]` and a to `actions[g, a]`."""
 
-    states: Int32[np.ndarray, "order states"]
-    actions: Int32[np.ndarray, "order actions"]
+    states: NDArray[np.int32]
+    actions: NDArray[np.int32]
 
     def __post_init__(self) -> None:
         if self.states.ndim != 2 or self.actions.ndim != 2 or len(self.states) != len(self.actions):
@@ -75,7 +74,7 @@ class PermutationAction:
         return len(self.states)
 
     @cached_property
-    def inverse_states(self) -> Int32[np.ndarray, "order states"]:
+    def inverse_states(self) -> NDArray[np.int32]:
         """Row g holds the permutation of states by g⁻¹."""
         return np.argsort(self.states, axis=1).astype(np.int32)
 
@@ -86,9 +85,7 @@ class PermutationAction:
         fixed &= (self.actions == np.arange(self.actions.shape[1])).all(axis=1)
         return int(fixed.argmax())
 
-    def at_image(
-        self, values: Shaped[np.ndarray, "states actions *rest"], element: int
-    ) -> Shaped[np.ndarray, "states actions *rest"]:
+    def at_image(self, values: NDArray, element: int) -> NDArray:
         """`values[gs, ga]` at (s, a), for an array that begins with state and action axes."""
         return values[self.states[element]][:, self.actions[element]]
 

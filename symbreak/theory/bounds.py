@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from symbreak.theory.averaging import discrepancy
 from symbreak.theory.mdp import PairValues, TabularMDP
@@ -23,8 +22,8 @@ SOLVED = 1e-10  # how far a solution may be from its fixed point, well below the
 class Inequality:
     """`left` ≤ `right` is the claim, number by number."""
 
-    left: Float64[np.ndarray, ...]
-    right: Float64[np.ndarray, ...]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
 
     @property
     def slack(self) -> float:
@@ -45,8 +44,8 @@ class Inequality:
 class Identity:
     """`left` = `right` is the claim, number by number."""
 
-    left: Float64[np.ndarray, ...]
-    right: Float64[np.ndarray, ...]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
 
     @property
     def error(self) -> float:

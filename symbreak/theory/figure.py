@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Integer
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap
@@ -16,7 +15,7 @@ from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from symbreak.errors import InputError
 from symbreak.theory.averaging import PermutationAction, group_average
@@ -24,9 +23,9 @@ from symbreak.theory.mdp import Tables, TabularMDP
 from symbreak.theory.operators import TIE, greedy_policy, greedy_value
 from symbreak.theory.solve import policy_iteration
 
-CellValues = Float64[np.ndarray, " cells"]
-Steps = Float64[np.ndarray, "actions 2"]  # row, column
-CellMask = Bool[np.ndarray, " cells"]
+CellValues = NDArray[np.float64]  # (cells)
+Steps = NDArray[np.float64]  # (actions, 2): row, column
+CellMask = NDArray[np.bool_]  # (cells)
 INK, WALL, IMAGE, WRONG, RIGHT = "#1f2430", "#2b2f3a", "#8ecdf0", "#d7263d", "#9aa3b2"
 
 
@@ -41,7 +40,7 @@ class Propagation:
     relative_error: CellValues  # |V*(c, goal) − V*(gc, g goal)| / |V*(c, goal)|; NaN where c or gc is an obstacle
     blocked: CellMask
     image_blocked: CellMask  # cells whose image under the turn is an obstacle
-    policy: Int64[np.ndarray, " cells"]
+    policy: NDArray[np.int64]
     suboptimal: CellMask  # where the policy's action is worse than the best one
 
 
@@ -49,7 +48,7 @@ def propagation(
     tables: Tables,
     blocked: ArrayLike,
     goal: int | None = None,
-    policy: Integer[np.ndarray, ...] | None = None,
+    policy: NDArray[np.integer] | None = None,
     gamma: float = 0.99,
     element: int = 1,
 ) -> Propagation:
@@ -102,7 +101,7 @@ def draw_propagation(
     blocked: ArrayLike,
     path: str | Path,
     goal: int | None = None,
-    policy: Integer[np.ndarray, ...] | None = None,
+    policy: NDArray[np.integer] | None = None,
     gamma: float = 0.99,
     policy_name: str = "invariant policy",
 ) -> Propagation:
@@ -111,7 +110,7 @@ def draw_propagation(
     size = int(np.sqrt(shown.blocked.size))
     figure = Figure(figsize=(15.2, 5.0), dpi=150, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=0.09, h_pad=0.07, wspace=0.03)
+    cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=0.09, h_pad=0.1, wspace=0.03)
     grid = figure.add_gridspec(2, 4, height_ratios=(1.0, 0.035))
     panels = [figure.add_subplot(grid[0, column]) for column in range(4)]
 
@@ -214,6 +213,6 @@ def _directions(tables: Tables, size: int) -> Steps:
     return np.stack([_most_common(moves[:, action]) for action in range(moves.shape[1])]).astype(np.float64)
 
 
-def _most_common(moves: Integer[np.ndarray, "moves 2"]) -> Integer[np.ndarray, 2]:
+def _most_common(moves: NDArray[np.integer]) -> NDArray[np.integer]:
     distinct, counts = np.unique(moves[moves.any(axis=1)], axis=0, return_counts=True)
     return distinct[counts.argmax()]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from symbreak.errors import InputError
 
@@ -19,8 +18,8 @@ from symbreak.errors import InputError
 class Gaussian:
     """A normal distribution on vectors."""
 
-    mean: Float64[np.ndarray, " size"]
-    covariance: Float64[np.ndarray, "size size"]
+    mean: NDArray[np.float64]
+    covariance: NDArray[np.float64]
 
     @classmethod
     def of(cls, mean: ArrayLike, covariance: ArrayLike) -> Gaussian:
@@ -33,7 +32,7 @@ class Gaussian:
             raise InputError("covariance is not positive definite; a deterministic expert has no density to multiply")
         return cls(centre, matrix)
 
-    def log_density(self, points: Float64[np.ndarray, "points size"]) -> Float64[np.ndarray, " points"]:
+    def log_density(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """log N(x; mean, covariance) for each row x of `points`."""
         offset = points - self.mean
         _, log_determinant = np.linalg.slogdet(self.covariance)

@@ -15,17 +15,16 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sparse
-from jaxtyping import Bool, Float64, Int32, Integer
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from symbreak.errors import InputError
 
-StateValues = Float64[np.ndarray, " states"]
-PairValues = Float64[np.ndarray, "states actions"]
-Slots = Float64[np.ndarray, "states actions slots"]
-Successors = Int32[np.ndarray, "states actions slots"]
-StateMask = Bool[np.ndarray, " states"]
-PairMask = Bool[np.ndarray, "states actions"]
+StateValues = NDArray[np.float64]  # (states)
+PairValues = NDArray[np.float64]  # (states, actions)
+Slots = NDArray[np.float64]  # (states, actions, slots)
+Successors = NDArray[np.int32]  # (states, actions, slots)
+StateMask = NDArray[np.bool_]  # (states)
+PairMask = NDArray[np.bool_]  # (states, actions)
 
 
 @runtime_checkable
@@ -33,15 +32,15 @@ class Tables(Protocol):
     """What a task exports: plain arrays, so that this package needs no task."""
 
     @property
-    def next_state(self) -> Integer[np.ndarray, "states actions slots"]: ...
+    def next_state(self) -> NDArray[np.integer]: ...
     @property
     def probability(self) -> Slots: ...
     @property
     def reward(self) -> PairValues: ...
     @property
-    def state_permutations(self) -> Integer[np.ndarray, "order states"]: ...
+    def state_permutations(self) -> NDArray[np.integer]: ...
     @property
-    def action_permutations(self) -> Integer[np.ndarray, "order actions"]: ...
+    def action_permutations(self) -> NDArray[np.integer]: ...
     @property
     def free(self) -> StateMask: ...
 
@@ -114,7 +113,7 @@ class TabularMDP:
         return sparse.csr_array(parts, shape=(rows, self.states))
 
     @property
-    def dense_kernel(self) -> Float64[np.ndarray, "states actions states"]:
+    def dense_kernel(self) -> NDArray[np.float64]:
         """P[s, a, s'] in full, for small examples."""
         return self.kernel.toarray().reshape(self.states, self.actions, self.states)
 
@@ -129,9 +128,7 @@ class TabularMDP:
         return (self.kernel @ state_values).reshape(self.reward.shape)
 
 
-def merge_successors(
-    next_state: Successors, probability: Slots
-) -> tuple[Int32[np.ndarray, "states actions merged"], Float64[np.ndarray, "states actions merged"]]:
+def merge_successors(next_state: Successors, probability: Slots) -> tuple[Successors, Slots]:
     """The same measures with every successor listed once, in rising order, in as few slots as the longest row needs.
 
     Works for signed weights too, so that a difference of two kernels is merged by the same rule.

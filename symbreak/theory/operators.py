@@ -9,14 +9,13 @@ from __future__ import annotations
 from functools import reduce
 
 import numpy as np
-from jaxtyping import Int64
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, softmax, xlogy
 
 from symbreak.errors import InputError
 from symbreak.theory.mdp import PairValues, StateMask, StateValues, TabularMDP, mixture
 
-Policy = Int64[np.ndarray, " states"]
+Policy = NDArray[np.int64]  # (states)
 TIE = 1e-9  # actions whose values differ by less count as equally good
 
 

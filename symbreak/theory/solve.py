@@ -13,14 +13,14 @@ from functools import reduce
 
 import numpy as np
 import scipy.sparse as sparse
-from jaxtyping import Float64, Int64
+from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
 from symbreak.errors import InputError, NumericFault
 from symbreak.theory.mdp import PairValues, StateValues, TabularMDP
 from symbreak.theory.operators import backup, entropy, greedy_policy, soft_backup, soft_policy
 
-AnyPolicy = Int64[np.ndarray, " states"] | Float64[np.ndarray, "states actions"]  # one action each, or probabilities
+AnyPolicy = NDArray  # integers (states): one action each; or floats (states, actions): probabilities
 SWEEPS_PER_ROUND = 40  # between factorisations: enough for a value to cross the grid once, so few rounds are needed
 
 

@@ -89,8 +89,8 @@ WRONG = {
         "swimmer",
         with_fields(
             swimmer_exact(),
-            fields_for(("joints.angle", "joints.rate"), MIRROR.permutation("swap", [[1, 0]], [[-1, -1]])),
-            {"joints.torque": MIRROR.permutation("swap", [[1, 0]], [[-1, -1]])},
+            fields_for(("joints.angle", "joints.rate"), MIRROR.permutation("swap", [[1, 0]], [[-1.0, -1.0]])),
+            {"joints.torque": MIRROR.permutation("swap", [[1, 0]], [[-1.0, -1.0]])},
         ),
         "joints",
     ),
@@ -137,17 +137,13 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_declaration_is_flagged(name):
     task, symmetry, field = WRONG[name]()
-    report = audit(task, symmetry, states=30)
+    report = audit(task, symmetry, states=24)
     assert report.verdict == "not a symmetry", str(report)
     assert report.exit_code == 2
     told = " ".join([report.headline, *report.suggestions])
     assert field in told, str(report)
-
-
-@pytest.mark.parametrize("name", [name for name in WRONG if "actuators" not in name])
-def test_the_suggestion_mends_the_declaration(name):
-    task, symmetry, _ = WRONG[name]()
-    assert audit(task, symmetry, states=30).suggestions[-1].endswith("(then it is exact)")
+    if "actuators" not in name:  # an order across two fields is more than one slip
+        assert report.suggestions[-1].endswith("(then it is exact)"), str(report)
 
 
 @pytest.mark.parametrize("corner", [0, -3])
@@ -205,6 +201,7 @@ def test_local_breaking_is_not_a_wrong_declaration(room, room_turn):
     assert report.suggestions == ()
 
 
+@pytest.mark.slow
 def test_a_wrong_kind_of_action_is_found_on_an_arm():
     """Declaring actions in the axes of the world as unchanged is a slip even where nothing is exact."""
     world = gym.make("symbreak/UR5eReach-v0", frame="world", disable_env_checker=True)

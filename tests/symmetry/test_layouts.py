@@ -83,6 +83,19 @@ def test_indices_may_be_any_sequence_of_whole_numbers():
         assert Layout({"a": Field(group.vector, tuple(int(i) for i in indices))}).order == (1, 0)
 
 
+def test_layouts_side_by_side():
+    group = Z(2)
+    state = Layout({"pair": Field(group.vector, indices=(1, 0)), "height": group.trivial})
+    action = Layout({"pair": group.vector})
+    both = state.beside(action)
+    assert both.names == ("pair", "height", "pair'")
+    g = group.generators[0]
+    np.testing.assert_array_equal(both.matrix(g), block_diag(state.matrix(g), action.matrix(g)))
+    assert both.beside(action).names == ("pair", "height", "pair'", "pair''")
+    with pytest.raises(InputError, match="different groups"):
+        state.beside(Layout({"other": C(3).vector}))
+
+
 def test_layouts_are_values():
     group = Z(2)
     first, second = Field(group.sign, indices=(0,)), Field(group.sign, indices=(1,))

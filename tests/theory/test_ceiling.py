@@ -77,7 +77,7 @@ def test_fixed_point_is_where_tied_q_learning_ends(kind, slip):
     error = np.abs(learned - predicted)[setting.free].max()
     assert error < 0.04
     optimum = policy_iteration(setting.mdp).values
-    assert np.abs(learned - optimum)[setting.free].max() > 3.0 * error  # control: it is not the optimum it finds
+    assert np.abs(learned - optimum)[setting.free].max() > 2.0 * error  # control: it is not the optimum it finds
 
 
 @pytest.mark.parametrize("gate_share", [0.0, 0.3, 1.0])

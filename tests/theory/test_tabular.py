@@ -32,7 +32,9 @@ def mdps():
 def test_merging_keeps_the_measure_and_lists_each_successor_once(mdps):
     for mdp in mdps:
         successors, weights = merge_successors(mdp.next_state, mdp.probability)
-        np.testing.assert_allclose(dense(successors, weights), dense(mdp.next_state, mdp.probability), atol=1e-15)
+        kernel = dense(mdp.next_state, mdp.probability)
+        np.testing.assert_allclose(dense(successors, weights), kernel, atol=1e-15)
+        assert successors.shape[-1] == (kernel > 0).sum(axis=-1).max()
         for pair in np.ndindex(mdp.reward.shape):
             used = successors[pair][weights[pair] > 0]
             assert len(set(used)) == len(used)
@@ -78,6 +80,7 @@ def test_absorbing_states_stay_and_pay_nothing():
         ({"gamma": 1.0}, "gamma"),
         ({"probability": np.full((2, 1, 1), 0.5)}, "probability"),
         ({"next_state": np.full((2, 1, 1), 2, np.int32)}, "next_state"),
+        ({"next_state": np.zeros((2, 2, 1), np.int32)}, "next_state"),
         ({"reward": np.array([[np.nan], [0.0]])}, "reward"),
     ],
 )

@@ -73,6 +73,8 @@ def test_empty_grid_has_no_error_and_no_wrong_move():
     world = GridWorld(size=7, slip=0.35)
     shown = propagation(world.tabular(), world.floor().blocked, goal=9, gamma=0.95)
     assert np.nanmax(shown.relative_error) < 1e-9
+    np.testing.assert_allclose(shown.turned_value[world.cell_permutation(1)], shown.value, atol=1e-9)
+    assert np.abs(shown.turned_value - shown.value).max() > 0.1  # control: the turn matters
     assert not shown.suboptimal.any()
 
 

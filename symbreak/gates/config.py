@@ -1,0 +1,35 @@
+"""What can be chosen about a learned gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from symbreak.gates.threshold import ThresholdRule
+
+
+@dataclass(frozen=True)
+class GateConfig:
+    """Our recommended gate; the presets of a task are made where agents are built."""
+
+    disagreement: Literal["averaged", "trained"] = "averaged"  # with the group average, or with a trained network
+    threshold: ThresholdRule = field(default_factory=ThresholdRule)
+    classifier: Literal["network", "head", "direct"] = "network"
+    encoding: Literal["fourier", "raw"] = "raw"  # Fourier features need coordinates in [-1, 1]
+    standardise: bool = True  # inputs of unbounded observations, in a way that commutes with the group
+    warmup: int = 10_000  # environment steps before the gate learns
+    prior: float = 0.5  # gate probability until then
+    rate: float = 5e-4
+    predictor_rate: float = 3e-4
+    predictor_steps: int = 1  # gradient steps each time
+    predictor_every: int = 1  # environment steps between two times
+    gate_every: int = 1  # environment steps between two updates of the classifiers
+    largest_norm: float = 1.0
+    width: int = 256
+    predictor_width: int = 256
+    polyak: float = 0.005
+    few: int = 4  # elements of a continuous group in an average
+    state_gate: Literal["none", "expectile", "sampled_max"] = "none"
+    candidates: int = 4
+    expectile: float = 0.8
+    shared_predictor_trunk: bool = False

@@ -1,0 +1,180 @@
+"""The one-step predictors of a gate, and how far they disagree.
+
+A free predictor says what follows a state and an action; the symmetric answer comes from an equivariant network trained
+beside it, or from the free one's own average over the group. Their distance is the disagreement d(s, a).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from symbreak.gates.averaging import images
+from symbreak.gates.config import GateConfig
+from symbreak.models.learner import Learner, Optimiser
+from symbreak.models.model import Model, make_model, plain_layout, style_for
+from symbreak.models.predictor import AbstractOutcome, IncrementOutcome
+from symbreak.models.statistics import Running, symmetric_mean, symmetric_scale
+from symbreak.nn.keys import Key, named_key
+from symbreak.nn.linear import Dense, Equivariant
+from symbreak.symmetry.layout import Symmetry
+
+FREQUENCIES = 7
+
+
+class PredictorState(eqx.Module):
+    """Networks with their optimisers, and the statistics that bring inputs and outputs to unit size."""
+
+    free: Learner[Model]
+    equivariant: Learner[Model] | None
+    inputs: Running  # of observations
+    outcomes: Running  # of changes and rewards
+
+
+@dataclass(frozen=True)
+class Predictors:
+    """Static description; what is learned lives in the state that `init` makes."""
+
+    symmetry: Symmetry
+    outcome: AbstractOutcome
+    config: GateConfig
+
+    def init(self, key: Key) -> PredictorState:
+        config, symmetry = self.config, self.symmetry
+        optimiser = Optimiser(config.predictor_rate, config.largest_norm)
+        free = make_model(
+            Dense,
+            plain_layout(symmetry, self.encoded_size + symmetry.action.size),
+            self.outcome.layout.size * symmetry.group.trivial,
+            key=named_key(key, "free predictor"),
+            style="plain",
+            width=config.predictor_width,
+        )
+        equivariant = None
+        if config.disagreement == "trained":
+            equivariant = make_model(
+                Equivariant,
+                symmetry.observation.beside(symmetry.action),
+                self.outcome.layout,
+                key=named_key(key, "equivariant predictor"),
+                style=style_for(symmetry),
+                width=config.predictor_width,
+            )
+        return PredictorState(
+            Learner.create(free, optimiser),
+            None if equivariant is None else Learner.create(equivariant, optimiser),
+            Running.empty((symmetry.observation.size,)),
+            Running.empty((self._continuous_size,)),
+        )
+
+    # --- inputs and scales ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def encoded_size(self) -> int:
+        size = self.symmetry.observation.size
+        return size * (1 + 2 * FREQUENCIES) if self.config.encoding == "fourier" else size
+
+    def standard(self, state: PredictorState, observation: Array) -> Array:
+        """The observation in units that commute with the group; the statistics are constants of every loss."""
+        if not self.config.standardise:
+            return observation
+        layout, inputs = self.symmetry.observation, jax.lax.stop_gradient(state.inputs)
+        return (observation - symmetric_mean(inputs, layout)) / symmetric_scale(inputs, layout)
+
+    def encode(self, standard: Array) -> Array:
+        if self.config.encoding == "raw":
+            return standard
+        angles = np.pi * np.arange(1, FREQUENCIES + 1)[:, None] * standard
+        return jnp.concatenate([standard, jnp.sin(angles).ravel(), jnp.cos(angles).ravel()])
+
+    def vector(self, action: Array) -> Array:
+        """A discrete action as a one-hot vector, which the group permutes."""
+        return jax.nn.one_hot(action, self.symmetry.action.size) if self.symmetry.discrete else action
+
+    @cached_property
+    def _continuous_size(self) -> int:
+        outcome = self.outcome
+        return outcome.entries + outcome.reward_head if isinstance(outcome, IncrementOutcome) else 1
+
+    def scale(self, state: PredictorState) -> Array:
+        """The unit of each continuous entry of a prediction."""
+        outcome = self.outcome
+        if not isinstance(outcome, IncrementOutcome) or not outcome.scaled:
+            return jnp.ones(())
+        change, size = jax.lax.stop_gradient(state.outcomes), outcome.entries
+        observation = Running(change.count, change.mean[:size], change.variance[:size])
+        scale = symmetric_scale(observation, self.symmetry.observation)
+        if not outcome.reward_head:
+            return scale
+        reward = jnp.where(change.count > 0, change.std[size:] + 1e-3, 1.0)
+        return jnp.concatenate([scale, reward])
+
+    # --- predictions ----------------------------------------------------------------------------------------------
+
+    def free_input(self, standard: Array, vector: Array) -> Array:
+        return jnp.concatenate([self.encode(standard), vector])
+
+    def disagreement(self, state: PredictorState, observation: Array, action: Array, key: Key) -> Float[Array, ""]:
+        """d(s, a): how far the free prediction is from the symmetric one."""
+        outcome, vector = self.outcome, self.vector(action)
+        standard = self.standard(state, observation)
+
+        def predict(standard: Array, vector: Array) -> Array:
+            return outcome.decode(state.free.model(self.free_input(standard, vector)))
+
+        if state.equivariant is not None:
+            other = outcome.decode(state.equivariant.model(jnp.concatenate([standard, vector])))
+            return outcome.distance(predict(standard, vector), other, self.scale(state))
+        group = images(self.symmetry, outcome.layout)
+        chosen = group.chosen(self.config.few, key)
+        observations = jnp.asarray(group.observation, standard.dtype)[chosen] @ standard
+        vectors = jnp.asarray(group.action, standard.dtype)[chosen] @ vector
+        decoded = jax.vmap(predict)(observations, vectors)
+        # The identity is the first element of a finite group: its image is the prediction itself.
+        free = decoded[0] if group.finite else predict(standard, vector)
+        return outcome.distance(free, jnp.mean(group.returned(decoded, chosen), axis=0), self.scale(state))
+
+    # --- learning -------------------------------------------------------------------------------------------------
+
+    def observe(self, state: PredictorState, batch: Any) -> PredictorState:
+        """Take a batch into the statistics."""
+        inputs = state.inputs.merge(batch.observation) if self.config.standardise else state.inputs
+        outcomes = state.outcomes
+        if isinstance(self.outcome, IncrementOutcome) and self.outcome.scaled:
+            targets = jax.vmap(self.outcome.target)(batch.observation, batch.next_observation, batch.reward)
+            outcomes = outcomes.merge(targets)
+        return PredictorState(state.free, state.equivariant, inputs, outcomes)
+
+    def train(self, state: PredictorState, batch: Any) -> tuple[PredictorState, Float[Array, ""]]:
+        """One gradient step of each network on the same batch; the value is the free one's loss."""
+        value, gradient = jax.value_and_grad(self.free_loss)(state.free.model, state, batch)
+        free, equivariant = state.free.step(gradient), state.equivariant
+        if equivariant is not None:
+            equivariant = equivariant.step(jax.grad(self.equivariant_loss)(equivariant.model, state, batch))
+        return PredictorState(free, equivariant, state.inputs, state.outcomes), value
+
+    def free_loss(self, model: Model, state: PredictorState, batch: Any) -> Float[Array, ""]:
+        standard, vector = self._inputs(state, batch)
+        return self._loss(jax.vmap(lambda s, a: model(self.free_input(s, a)))(standard, vector), state, batch)
+
+    def equivariant_loss(self, model: Model, state: PredictorState, batch: Any) -> Float[Array, ""]:
+        standard, vector = self._inputs(state, batch)
+        return self._loss(jax.vmap(lambda s, a: model(jnp.concatenate([s, a])))(standard, vector), state, batch)
+
+    def _inputs(self, state: PredictorState, batch: Any) -> tuple[Array, Array]:
+        standard = jax.vmap(lambda s: self.standard(state, s))(batch.observation)
+        return standard, jax.vmap(self.vector)(batch.action)
+
+    def _loss(self, output: Array, state: PredictorState, batch: Any) -> Float[Array, ""]:
+        terminated = (batch.discount == 0).astype(output.dtype)
+        each = jax.vmap(self.outcome.loss, in_axes=(0, 0, 0, 0, 0, None))(
+            output, batch.observation, batch.next_observation, batch.reward, terminated, self.scale(state)
+        )
+        return jnp.mean(each)

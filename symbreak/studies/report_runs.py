@@ -1,0 +1,227 @@
+"""The runs that a comparison is made of: read from their directories, sorted into settings and methods.
+
+A *setting* is a task with a symmetry, a *group* is every run of one method in one setting; its runs differ by seed. A
+run that failed counts with the lowest value seen in its setting (or a configured floor) wherever it has no value of its
+own, so that crashing never pays. A run that is still going, or was interrupted, has no final score yet: it is drawn as
+far as it came and counted beside the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from symbreak.errors import InputError, StorageFault
+from symbreak.studies.statistics import area_under_curve
+
+RETURN, SUCCESS = "eval/return", "eval/success"
+SETTLED = ("finished", "failed")
+METHOD_ORDER = ("partial", "vanilla", "augmented", "exact", "rpp", "approximate", "oracle-minority", "oracle-strict")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run directory."""
+
+    name: str  # its path below the parent that all runs share
+    directory: Path
+    config: dict[str, Any]
+    status: dict[str, Any]
+    rows: list[dict[str, float]]  # one per evaluation, finite numbers only, steps increasing
+
+    @property
+    def state(self) -> str:
+        return str(self.status.get("state", "unknown"))
+
+    @property
+    def settled(self) -> bool:
+        return self.state in SETTLED
+
+    @property
+    def seed(self) -> Any:
+        return self.config.get("seed")
+
+    @property
+    def metrics(self) -> set[str]:
+        return {name for row in self.rows for name in row if name != "step"}
+
+    def curve(self, metric: str) -> tuple[list[float], list[float]]:
+        rows = [row for row in self.rows if metric in row]
+        return [row["step"] for row in rows], [row[metric] for row in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The runs of one method in one setting, on one time axis."""
+
+    setting: str
+    label: str
+    runs: tuple[Run, ...]
+    steps: Float[np.ndarray, " points"]
+    floors: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def settled(self) -> Group:
+        """The group without its unfinished runs."""
+        runs = tuple(run for run in self.runs if run.settled)
+        return Group(self.setting, self.label, runs, self.steps, self.floors)
+
+    def count(self, state: str) -> int:
+        return sum(run.state == state for run in self.runs)
+
+    @property
+    def unfinished(self) -> int:
+        return sum(not run.settled for run in self.runs)
+
+    def curves(self, metric: str) -> Float[np.ndarray, "runs points"]:
+        """Values at the common steps. Where a failed run has none stands the floor, elsewhere NaN."""
+        return np.array([self._curve(run, metric) for run in self.runs]).reshape(len(self.runs), len(self.steps))
+
+    def _curve(self, run: Run, metric: str) -> np.ndarray:
+        floor = self.floors.get(metric, math.nan) if run.settled else math.nan
+        known, values = run.curve(metric)
+        if not known:
+            return np.full(len(self.steps), floor)
+        inner = np.interp(self.steps, known, values, left=math.nan)
+        return np.where(self.steps > known[-1], floor, inner)
+
+    def final(self, metric: str = RETURN) -> Float[np.ndarray, " runs"]:
+        """The last value of every settled run; empty where the metric was never recorded."""
+        last = self.settled.curves(metric)[:, -1:]
+        return last[np.isfinite(last)]
+
+    def areas(self, metric: str = RETURN) -> Float[np.ndarray, " runs"]:
+        curves = self.settled.curves(metric)
+        known = [np.isfinite(curve) for curve in curves]
+        areas = [
+            area_under_curve(self.steps[at], curve[at]) for curve, at in zip(curves, known, strict=True) if at.any()
+        ]
+        return np.array(areas, float)
+
+
+def find_runs(directories: Sequence[Path]) -> list[Run]:
+    """Every run in or below the directories, once, in the order of their names."""
+    found: set[Path] = set()
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            raise InputError(f"{directory} is no directory; give run or study directories")
+        found |= {path.parent.resolve() for path in directory.rglob("config.json")}
+    if not found:
+        return []
+    parent = os.path.commonpath([path.parent for path in found])
+    named = [(path.relative_to(parent).as_posix(), path) for path in found]
+    runs = [_read_run(name, path) for name, path in sorted(named, key=lambda pair: natural(pair[0]))]
+    return [run for run in runs if isinstance(run.config.get("task"), str)]
+
+
+def group_runs(runs: Iterable[Run], floors: Mapping[str, float] | None = None) -> list[Group]:
+    """Runs by setting and method, in reading order. `floors` gives the return of a crash per setting or task."""
+    settings: dict[str, list[Run]] = {}
+    runs = list(runs)
+    for run in runs:
+        settings.setdefault(_setting(run, runs), []).append(run)
+    groups = []
+    for setting in sorted(settings, key=natural):
+        members = settings[setting]
+        given = {**(floors or {})}
+        seen = {metric: [value for run in members for value in run.curve(metric)[1]] for metric in (RETURN, SUCCESS)}
+        lowest = {metric: min(values) for metric, values in seen.items() if values}
+        for name in (members[0].config["task"], setting):
+            if name in given:
+                lowest[RETURN] = float(given[name])
+        if SUCCESS in lowest:
+            lowest[SUCCESS] = 0.0
+        labels: dict[str, list[Run]] = {}
+        for run in members:
+            labels.setdefault(_label(run, members), []).append(run)
+        for label in sorted(labels, key=_method_place):
+            steps = _common_steps(labels[label], members)
+            groups.append(Group(setting, label, tuple(labels[label]), steps, lowest))
+    return groups
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Sorts numbers in names by their size: grid-5 before grid-20."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", text)]
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise StorageFault(f"cannot read {path}: {problem.strerror}") from problem
+    except ValueError as problem:
+        raise StorageFault(f"{path} is no JSON ({problem}); restore or delete this run") from problem
+
+
+def _read_run(name: str, directory: Path) -> Run:
+    config = read_json(directory / "config.json")
+    status = read_json(directory / "status.json") if (directory / "status.json").exists() else {}
+    if not isinstance(config, dict) or not isinstance(status, dict):
+        raise StorageFault(f"{directory} has a config.json or status.json that is no JSON object; restore it")
+    rows = _read_rows(directory / "metrics.jsonl") if (directory / "metrics.jsonl").exists() else []
+    return Run(name, directory, config, status, rows)
+
+
+def _read_rows(path: Path) -> list[dict[str, float]]:
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    by_step: dict[float, dict[str, float]] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            step = float(row["step"])
+        except (ValueError, TypeError, KeyError) as problem:
+            if number == len(lines):
+                break  # a run that was killed, or still writes, may leave half a line
+            raise StorageFault(f"{path} line {number} is no evaluation; restore it or delete the run") from problem
+        by_step[step] = {key: float(value) for key, value in row.items() if _is_number(value)}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _setting(run: Run, runs: list[Run]) -> str:
+    task, symmetry = run.config["task"], run.config.get("symmetry")
+    several = len({str(other.config.get("symmetry")) for other in runs if other.config["task"] == task}) > 1
+    return f"{task} · {symmetry or 'first symmetry'}" if several else task
+
+
+def _label(run: Run, members: list[Run]) -> str:
+    """The method, and whatever else sets this run apart from others of its setting."""
+    config = run.config
+    label = str(config.get("method", "?"))
+    if config.get("preset", "default") != "default":
+        label += f" ({config['preset']})"
+    for part in ("agent", "gate"):
+        changes = config.get(part)
+        if isinstance(changes, dict) and changes:
+            label += "".join(f" {key}={json.dumps(changes[key])}" for key in sorted(changes))
+    if len({json.dumps(other.config.get("steps")) for other in members}) > 1 and _is_number(config.get("steps")):
+        label += f" {config['steps']:,} steps"
+    return label
+
+
+def _method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:
+    base = label.split(" ")[0]
+    return METHOD_ORDER.index(base) if base in METHOD_ORDER else len(METHOD_ORDER), natural(label)
+
+
+def _common_steps(runs: list[Run], members: list[Run]) -> np.ndarray:
+    """Where any run of the group was evaluated; where none was, the steps of the setting or the planned last one."""
+    for source in (runs, members):
+        steps = sorted({row["step"] for run in source for row in run.rows})
+        if steps:
+            return np.array(steps)
+    return np.array([float(runs[0].config.get("steps") or 0)])
