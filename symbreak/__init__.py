@@ -1,1 +1,19 @@
 """Reinforcement learning that uses a symmetry where it holds and drops it where it breaks."""
+
+from symbreak.symmetry import SO2, SO3, Atom, C, D, Element, Field, Group, Layout, Rep, Symmetry, Z, product
+
+__all__ = [
+    "SO2",
+    "SO3",
+    "Atom",
+    "C",
+    "D",
+    "Element",
+    "Field",
+    "Group",
+    "Layout",
+    "Rep",
+    "Symmetry",
+    "Z",
+    "product",
+]

@@ -86,11 +86,15 @@ def _pool(symmetry: Symmetry) -> tuple[np.ndarray, np.ndarray]:
 
 
 def augment(symmetry: Symmetry, batch: Transition, key: Key) -> Transition:
-    """Each transition moved by its own uniformly drawn group element; reward and discount stay."""
-    observations, actions = (jnp.asarray(matrices) for matrices in _pool(symmetry))
-    chosen = jax.random.randint(key, batch.reward.shape, 0, len(observations))
+    """Each transition moved by its own uniformly drawn group element; reward and discount stay.
 
-    def move(index: Array, transition: Transition) -> Transition:
+    Of a continuous group the element is a product of two from a pool, which is far more even than the pool itself.
+    """
+    observations, actions = (jnp.asarray(matrices) for matrices in _pool(symmetry))
+    rounds = 1 if symmetry.group.is_finite else 2
+    chosen = jax.random.randint(key, (rounds, *batch.reward.shape), 0, len(observations))
+
+    def move(transition: Transition, index: Array) -> Transition:
         matrix = observations[index].astype(transition.observation.dtype)
         if symmetry.discrete:
             action = actions[index, transition.action].astype(transition.action.dtype)
@@ -104,4 +108,6 @@ def augment(symmetry: Symmetry, batch: Transition, key: Key) -> Transition:
             transition.discount,
         )
 
-    return jax.vmap(move)(chosen, batch)
+    for index in chosen:
+        batch = jax.vmap(move)(batch, index)
+    return batch

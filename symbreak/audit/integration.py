@@ -20,6 +20,8 @@ class IntegrationState:
         self.model, self.data = model, data
         self._limited = np.flatnonzero(model.jnt_limited)
         self._limited = self._limited[model.jnt_type[self._limited] >= mujoco.mjtJoint.mjJNT_SLIDE.value]
+        # What visited states exceed themselves, by identity; the state is kept so that its identity stays its own.
+        self._own: dict[int, tuple[np.ndarray, dict[str, float]]] = {}
         self._names = [f"{model.joint(joint).name} beyond its limit" for joint in self._limited]
 
     def read(self) -> np.ndarray:
@@ -36,10 +38,11 @@ class IntegrationState:
         self.data.qacc_warmstart[:] = 0.0
 
     def moved(self, state: np.ndarray, positions: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-        """The state with other positions and velocities."""
-        self.write(state)
-        self.data.qpos[:], self.data.qvel[:] = positions, velocities
-        return self.read()
+        """The state with other positions and velocities; these follow the time in the vector."""
+        image = state.copy()
+        end = 1 + positions.size
+        image[1:end], image[end : end + velocities.size] = positions, velocities
+        return image
 
     def excess(self) -> dict[str, float]:
         """How far the bodies, where they are now, lie beyond each joint limit and inside one another."""
@@ -52,10 +55,11 @@ class IntegrationState:
 
     def hindrance(self, state: np.ndarray, image: np.ndarray) -> str:
         """What keeps the image from being visited like the state itself; empty where nothing does."""
-        self.write(state)
-        own = self.excess()
+        if id(state) not in self._own:
+            self.write(state)
+            self._own[id(state)] = (state, self.excess())
         self.write(image)
-        return first_hindrance(own, self.excess())
+        return first_hindrance(self._own[id(state)][1], self.excess())
 
 
 def first_hindrance(own: dict[str, float], other: dict[str, float]) -> str:

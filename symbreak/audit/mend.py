@@ -24,13 +24,16 @@ OFF_CENTRE = 0.5  # a field whose mid-range is further from zero than this share
 
 @dataclass(frozen=True)
 class Change:
-    """What should happen to which fields."""
+    """What should happen to which fields; the words leave room for one or several of them."""
 
     fields: tuple[str, ...]
     words: str
 
+    def predicate(self, single: bool) -> str:
+        return self.words.format(s="s" if single else "", are="is" if single else "are")
+
     def __str__(self) -> str:
-        return f"{' and '.join(self.fields)} {self.words}"
+        return f"{' and '.join(self.fields)} {self.predicate(len(self.fields) == 1)}"
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _centrings(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np
         shift = centre - current.centre
         if any(np.abs(matrix @ shift - shift).max() > 1e-9 for matrix in matrices):  # only what moves has a centre
             written = ", ".join(f"{value:.4g}" for value in centre[index])
-            words = f"{'is' if len(places) == 1 else 'are'} not centred, subtract ({written})"
+            words = f"{{are}} not centred, subtract ({written})"
             fields = tuple(name for _, name in places)
             trials.append(_Trial(current.declaration, centre, Change(fields, words), centres=True))
     return trials

@@ -73,8 +73,7 @@ class MujocoSimulator(Simulator):
             quaternion = np.zeros(4)
             mujoco.mju_mat2Quat(quaternion, np.ascontiguousarray(matrix).ravel())
             positions = np.concatenate([positions[:start], quaternion, positions[stop:]])
-        self._whole.write(state)
-        kept = self._whole.data.qpos[: self._skipped].copy()
+        kept = state[1 : 1 + self._skipped]
         return self._whole.moved(state, np.concatenate([kept, positions]), velocities)
 
     def hindrance(self, state: np.ndarray, image: np.ndarray) -> str:

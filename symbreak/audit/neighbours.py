@@ -24,6 +24,8 @@ LARGEST_CHANGED = 12
 class Neighbour:
     """A changed declaration, which fields were changed, and what should happen to them in words.
 
+    The words leave room for one field or several: "need{s} the opposite sign".
+
     `freezes` says that several numbers stop transforming at all: this lowers errors by asking for less, so it is
     believed only where it makes the symmetry exact. `recasts` says that a field got another kind of transformation
     rather than another sign or order.
@@ -61,7 +63,7 @@ def neighbours(declaration: Declaration) -> Iterator[Neighbour]:
             if changed is not None:
                 freezes = len(new[0]) > 1 and declaration.moves(old) and not declaration.moves(new)
                 recasts = "should transform" in words or "should turn" in words
-                yield Neighbour(changed, fields, words.format(s="s" if len(fields) == 1 else ""), freezes, recasts)
+                yield Neighbour(changed, fields, words, freezes, recasts)
 
 
 def _order(matrix: np.ndarray) -> int:

@@ -90,7 +90,14 @@ def _draw_bars(axes: Axes, report: AuditReport) -> None:
         words.append("" if finding.is_exact else finding.words)
         if finding.is_exact:
             axes.plot(0.0, place, marker="o", ms=6, color=GOOD, clip_on=False, zorder=3)
-            axes.text(0.06, place, f"exact ({finding.error:.1g})", va="center", fontsize=8.5, color=GOOD)
+            axes.text(
+                0.06,
+                place,
+                f"exact ({finding.error:.1g})" if finding.error else "exact",
+                va="center",
+                fontsize=8.5,
+                color=GOOD,
+            )
         elif math.isfinite(finding.error):
             visited = finding.reachable_error if math.isfinite(finding.reachable_error) else 0.0
             axes.barh(place, min(finding.error, LONGEST), color=colour, alpha=0.35, height=0.6)
@@ -105,13 +112,16 @@ def _draw_bars(axes: Axes, report: AuditReport) -> None:
     for value, meaning in ((UNRELATED, "unrelated"), (OPPOSITE, "opposite")):
         axes.axvline(value, color=FAINT, lw=1, ls="--", zorder=0)
         axes.text(value, axes.get_ylim()[1], meaning, color=FAINT, ha="center", va="bottom", fontsize=8)
-    label = "mean error / size of a step's change" + (" (pale: images that cannot be visited)" if any(words) else "")
-    axes.set_xlabel(label, fontsize=9, color=INK)
+    label = "mean error / size of a step's change"
+    pale = any(finding.reachable_error != finding.error for finding in report.rows.values())
+    axes.set_xlabel(f"{label} (pale: with images that cannot be visited)" if pale else label, fontsize=9, color=INK)
     beside = axes.twinx()
     beside.set_ylim(axes.get_ylim())
     beside.set_yticks(axes.get_yticks(), words, fontsize=8.5, color=INK)
     beside.tick_params(axis="y", length=0, pad=28)
     beside.spines[:].set_visible(False)
+    for label, finding in zip(beside.get_yticklabels(), report.rows.values(), strict=True):
+        label.set_color(_ink(_colour(finding)))
 
 
 def _draw_shares(axes: Axes, report: AuditReport) -> None:
@@ -124,7 +134,7 @@ def _draw_shares(axes: Axes, report: AuditReport) -> None:
         written = "exact" if finding.is_exact else percent(finding.share_broken)
         axes.text(finding.share_broken + 0.03, place, written, va="center", fontsize=9, color=_ink(colour))
     axes.set_xlim(0.0, 1.0)
-    axes.set_xlabel(f"share of broken {report.noun}", fontsize=9)
+    axes.set_xlabel(f"share of broken {report.noun}", fontsize=9, color=INK)
 
 
 def _places(axes: Axes, report: AuditReport) -> list[tuple[float, Finding]]:
@@ -133,7 +143,7 @@ def _places(axes: Axes, report: AuditReport) -> list[tuple[float, Finding]]:
     axes.set_yticks(places, list(report.rows), fontsize=9.5, color=INK)
     axes.set_ylim(-0.6, len(places) - 0.4)
     axes.tick_params(axis="x", labelsize=8, colors=INK)
-    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="y", length=0, pad=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
     return list(zip(places.tolist(), report.rows.values(), strict=True))
 

@@ -22,6 +22,7 @@ from symbreak.tasks import Task, get_task, user_task
 from symbreak.tasks.check import check_spaces
 from symbreak.tasks.user_file import load_symmetry, names_a_file
 
+ENOUGH = 10  # comparisons with images that can be visited below which the reader is warned
 NOTABLE_CONTROL = 1e-3  # without a transformation, a step that differs by more than this share of a change is told
 
 
@@ -159,6 +160,9 @@ def _notes(evidence: Evidence, comparison: Comparison) -> tuple[str, ...]:
     notes = [f"{evidence.pairs} {evidence.noun}; {evidence.how}"]
     if not comparison.made.all() and not comparison.enumerated:
         notes.append(f"images that could be made: {percent(comparison.made.mean())}; the others are not compared")
+    visited = int((comparison.reachable & comparison.made).sum())
+    if visited < ENOUGH:
+        notes.append(f"only {visited} images could be visited: audit more states for firmer figures")
     if comparison.hindrances:
         total = comparison.reachable.size
         written = (f"{reason} ({percent(count / total)})" for reason, count in comparison.hindrances.most_common(3))

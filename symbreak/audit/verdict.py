@@ -17,7 +17,8 @@ from symbreak.audit.mend import Mending
 
 EXACT, LOCALLY_BROKEN, NOT_A_SYMMETRY = "exact", "locally broken", "not a symmetry"
 HARDLY_EVER = 0.02  # share of reachable images below which there is nothing to be symmetric
-OPPOSED = -0.25  # mean agreement of changes below which a field goes against its declaration
+OPPOSED = -0.1  # agreement below which, by two standard errors, a field changes against its declaration
+FEWEST = 8  # comparisons from which an opposition is believed
 CLOSE = 0.8  # mean agreement of changes above which a field follows its declaration
 FAR = 0.5  # a mean error above half a step's change is no approximation
 NEARLY_ALL = 0.95
@@ -38,7 +39,8 @@ class Finding:
     share_broken: float
     reachable_error: float
     share_noticeable: float  # share of pairs, among those judged, with an error above a tenth of a step's change
-    agreement: float
+    agreement: float  # mean over those judged; 1 for what has no direction
+    opposed: bool  # whether the field changes against its declaration, beyond chance
     words: str
 
     @property
@@ -50,28 +52,36 @@ def find(comparison: Comparison, errors: Errors, noun: str) -> Finding:
     """What the errors of one field say."""
     made = comparison.made
     if not made.any():
-        return Finding(np.nan, np.nan, 1.0, np.nan, 1.0, np.nan, "no image could be made")
+        return Finding(np.nan, np.nan, 1.0, np.nan, 1.0, np.nan, False, "no image could be made")
     enough = comparison.reachable.mean() >= HARDLY_EVER
     judged = made & comparison.reachable if enough else made
     noticeable = judged & (errors.relative > SLIGHT)
+    directed = None if errors.agreement is None else errors.agreement[judged]
     finding = Finding(
         error=float(errors.relative[made].mean()),
         worst=float(errors.relative[made].max()),
         share_broken=comparison.broken_share([errors]),
         reachable_error=float(errors.relative[judged].mean()) if enough else np.nan,
         share_noticeable=float(noticeable.any(axis=1).sum() / judged.any(axis=1).sum()),
-        agreement=1.0 if errors.agreement is None else float(errors.agreement[judged].mean()),
+        agreement=1.0 if directed is None else float(directed.mean()),
+        opposed=directed is not None and _is_opposed(directed),
         words="",
     )
     size = "a step's change" if errors.agreement is not None else "the rewards' spread"
     return replace(finding, words=_words(finding, noun, size))
 
 
+def _is_opposed(agreement: np.ndarray) -> bool:
+    if agreement.size < FEWEST:
+        return False
+    return bool(agreement.mean() + 2.0 * agreement.std() / np.sqrt(agreement.size) < OPPOSED)
+
+
 def _words(finding: Finding, noun: str, size: str) -> str:
     """`size` names what the error is relative to."""
     if finding.is_exact:
         return "exact"
-    if finding.agreement < OPPOSED:
+    if finding.opposed:
         return "not a symmetry: changes the opposite way"
     if finding.share_broken < NEARLY_ALL:
         return f"broken in {percent(finding.share_broken)} of {noun}"
@@ -119,7 +129,7 @@ def judge(
     if reachable == 1.0 and action_bounds_invariant and all(finding.is_exact for finding in everything):
         return EXACT, ()
     reasons = []
-    opposed = [name for name, finding in findings.items() if finding.agreement < OPPOSED]
+    opposed = [name for name, finding in findings.items() if finding.opposed]
     if opposed:
         reasons.append(f"{', '.join(opposed)} change{'s' if len(opposed) == 1 else ''} against the declaration")
     if reachable < HARDLY_EVER:
@@ -127,16 +137,17 @@ def judge(
         worst = sorted(findings, key=lambda name: -np.nan_to_num(findings[name].error))[:3]
         off = [f"{name} ({findings[name].error:.1f})" for name in worst if findings[name].error > SLIGHT]
         reasons.append(f"{never} itself be visited" + (f", and {', '.join(off)} are furthest off" if off else ""))
+    changes = " and ".join(map(str, mending.changes))
     if mending.exact:
-        reasons.append("a small change of the declaration makes it exact")
+        reasons.append(f"a small change makes it exact ({changes})")
     elif not reasons and not mending.centres and mending.factor >= TURNS_THE_TABLE:
-        reasons.append("a small change of the declaration removes most of the error")
+        reasons.append(f"a small change removes most of the error ({changes})")
     return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
 
 
 def accuse(findings: dict[str, Finding], mending: Mending) -> dict[str, Finding]:
     """The findings with what should change written beside the fields concerned."""
-    accused = {field: change.words for change in mending.changes for field in change.fields}
+    accused = {field: change.predicate(single=True) for change in mending.changes for field in change.fields}
     return {
         name: replace(finding, words=f"{NOT_A_SYMMETRY}: {accused[name]}?") if name in accused else finding
         for name, finding in findings.items()

@@ -159,7 +159,7 @@ def _visit(simulator: Simulator, states: int, seed: int, policy: Policy | None) 
     time = 0
     while len(met) < states:
         observation = simulator.observation().copy()
-        action = policy(observation) if policy is not None else _random_action(space, rng)
+        action = _random_action(space, rng) if policy is None else _taken(space, policy(observation))
         if rng.random() < KEEP:
             met.append((simulator.capture(), observation, action))
         outcome = simulator.step(action)
@@ -172,6 +172,10 @@ def _visit(simulator: Simulator, states: int, seed: int, policy: Policy | None) 
         simulator.place(state)
         situations.append(Situation(state, observation, action, simulator.step(action)))
     return situations
+
+
+def _taken(space: Any, action: Any) -> np.ndarray | int:
+    return int(action) if isinstance(space, Discrete) else np.asarray(action, dtype=float)
 
 
 def _random_action(space: Any, rng: np.random.Generator) -> np.ndarray | int:

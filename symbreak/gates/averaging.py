@@ -24,24 +24,31 @@ POOL = 64  # elements of a continuous group to draw from
 class Images:
     """Matrices of group elements on observations, actions and (inverted) on predictions."""
 
-    observation: Float[np.ndarray, "elements observation observation"]
-    action: Float[np.ndarray, "elements action action"]
-    back: Float[np.ndarray, "elements outcome outcome"]
+    observation: Float[np.ndarray | Array, "elements observation observation"]
+    action: Float[np.ndarray | Array, "elements action action"]
+    back: Float[np.ndarray | Array, "elements outcome outcome"]
     finite: bool
 
-    def chosen(self, few: int, key: Key) -> np.ndarray | Array:
-        """All elements of a finite group; a few drawn ones of a continuous group."""
-        if self.finite:
-            return np.arange(len(self.observation))
-        return jax.random.choice(key, len(self.observation), (few,), replace=False)
+    def chosen(self, few: int, key: Key) -> Images:
+        """All elements of a finite group; a few drawn ones of a continuous group.
 
-    def returned(self, decoded: Float[Array, "images outcome"], chosen: np.ndarray | Array) -> Array:
+        Each is the product of two from the pool. A pool of some dozens is itself lopsided: its mean matrix is not that
+        of the group, but the square of it almost is.
+        """
+        if self.finite:
+            return self
+        first, second = jax.random.randint(key, (2, few), 0, len(self.observation))
+        observation, action, back = (jnp.asarray(part) for part in (self.observation, self.action, self.back))
+        return Images(
+            observation[first] @ observation[second], action[first] @ action[second], back[second] @ back[first], False
+        )
+
+    def returned(self, decoded: Float[Array, "elements outcome"]) -> Float[Array, "elements outcome"]:
         """Predictions at the images, moved back."""
-        if isinstance(chosen, np.ndarray) and np.all((self.back == 0) | (self.back == 1)):
-            return jnp.stack(
-                [_permuted(row, np.argmax(self.back[g], axis=1)) for g, row in zip(chosen, decoded, strict=True)]
-            )
-        return jnp.einsum("gij,gj->gi", jnp.asarray(self.back, decoded.dtype)[chosen], decoded)
+        if isinstance(self.back, np.ndarray) and np.all((self.back == 0) | (self.back == 1)):
+            orders = np.argmax(self.back, axis=2)
+            return jnp.stack([_permuted(row, order) for row, order in zip(decoded, orders, strict=True)])
+        return jnp.einsum("gij,gj->gi", jnp.asarray(self.back, decoded.dtype), decoded)
 
 
 def _permuted(x: Array, order: np.ndarray) -> Array:

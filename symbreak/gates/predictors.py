@@ -132,14 +132,13 @@ class Predictors:
         if state.equivariant is not None:
             other = outcome.decode(state.equivariant.model(jnp.concatenate([standard, vector])))
             return outcome.distance(predict(standard, vector), other, self.scale(state))
-        group = images(self.symmetry, outcome.layout)
-        chosen = group.chosen(self.config.few, key)
-        observations = jnp.asarray(group.observation, standard.dtype)[chosen] @ standard
-        vectors = jnp.asarray(group.action, standard.dtype)[chosen] @ vector
+        group = images(self.symmetry, outcome.layout).chosen(self.config.few, key)
+        observations = jnp.asarray(group.observation, standard.dtype) @ standard
+        vectors = jnp.asarray(group.action, standard.dtype) @ vector
         decoded = jax.vmap(predict)(observations, vectors)
         # The identity is the first element of a finite group: its image is the prediction itself.
         free = decoded[0] if group.finite else predict(standard, vector)
-        return outcome.distance(free, jnp.mean(group.returned(decoded, chosen), axis=0), self.scale(state))
+        return outcome.distance(free, jnp.mean(group.returned(decoded), axis=0), self.scale(state))
 
     # --- learning -------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Block:
     @property
     def is_wide(self) -> bool:
         entries = np.count_nonzero(np.abs(self.splitting.transform) > 1e-12)
-        return self.copies >= FEWEST_COPIES and entries <= MOST_ENTRIES
+        return self.copies >= FEWEST_COPIES and bool(entries <= MOST_ENTRIES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import numpy as np
 
 from symbreak.errors import EnvironmentFault, InputError, StorageFault
 from symbreak.studies.report_details import audit_bars, provenance
-from symbreak.studies.report_figures import paint, title_of
+from symbreak.studies.report_figures import bounds_of, paint, title_of
 from symbreak.studies.report_grid import FILE, GridRecord, read_grid_record
 from symbreak.studies.report_html import figure, glance, headline, overall_table, results_table, swatch, text
 from symbreak.studies.report_runs import Group, Run, find_runs, group_runs, read_json
@@ -57,14 +57,12 @@ def _page(groups: list[Group], audits: dict[str, dict[str, Any]]) -> str:
     styles = paint(dict.fromkeys(group.label for group in groups))
     comparisons, together = compare(groups), overall(groups)
     title, facts = headline(groups)
-    scripts = {"theme": _asset("report_theme.js"), "plotly": _plotting_script(), "script": _asset("report_template.js")}
+    scripts = {"theme": _asset("report_theme.js"), "plotly": _plotting_script(), "script": _page_script()}
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts.values())
     data = {
         "settings": [_setting(setting, groups) for setting in dict.fromkeys(group.setting for group in groups)],
         "methods": [{"label": label, "colour": colour, "dash": dash} for label, (colour, dash) in styles.items()],
-        "titles": {
-            metric: title_of(metric) for metric in sorted(set().union(*(run.metrics for g in groups for run in g.runs)))
-        },
+        "titles": {metric: title_of(metric) for metric in sorted(set().union(*map(_metrics, groups)))},
         "profile": _profile(together),
         "maps": _maps(groups),
     }
@@ -108,6 +106,12 @@ def _plotting_script() -> str:
     return script.replace("</script", "<\\/script")
 
 
+def _page_script() -> str:
+    """Our own scripts, in a block of their own: nothing of them can be seen from outside."""
+    parts = (_asset(f"report_{part}.js") for part in ("charts", "map", "start"))
+    return '"use strict";\n{\n' + "\n".join(parts) + "}\n"
+
+
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
@@ -134,25 +138,25 @@ def _setting(setting: str, groups: list[Group]) -> dict[str, Any]:
 
 
 def _group(group: Group) -> dict[str, Any]:
-    metrics = sorted(set().union(*(run.metrics for run in group.runs)) | set(group.floors))
     return {
         "label": group.label,
         "steps": [int(step) for step in group.steps],
         "seeds": [str(run.seed) + ("" if run.settled else f" ({run.state})") for run in group.runs],
         "failed": group.count("failed"),
-        "metrics": {metric: _metric(group, metric) for metric in metrics},
+        "metrics": {metric: _metric(group, metric) for metric in sorted(_metrics(group))},
     }
+
+
+def _metrics(group: Group) -> set[str]:
+    """What there is to draw: everything recorded but the alarm, which is 1 in every run that goes on."""
+    return set(group.floors).union(*(run.metrics for run in group.runs)) - {"gate/finite"}
 
 
 def _metric(group: Group, metric: str) -> dict[str, Any]:
-    curves = group.curves(metric)
-    drawn = {
-        "mean": [_numbers(line) for line in curve_band(curves, mean)],
-        "runs": [_numbers(curve) for curve in curves],
-    }
-    if metric.startswith("eval/"):
-        drawn["iqm"] = [_numbers(line) for line in curve_band(curves, iqm)]
-    return drawn
+    curves, bounds = group.curves(metric), bounds_of(metric)
+    centres = {"mean": mean} | ({"iqm": iqm} if metric.startswith("eval/") else {})
+    bands = {name: curve_band(curves, statistic, bounds=bounds) for name, statistic in centres.items()}
+    return {name: [_numbers(line) for line in lines] for name, lines in {**bands, "runs": curves}.items()}
 
 
 def _profile(together: Overall | None) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -54,6 +55,7 @@ TITLES = {
     "critic/value": "mean Q value",
     "critic/loss": "critic loss",
 }
+SHARES = ("success", "rate", "labels", "used", "precision", "recall", "auroc", "mean", "gate")  # lie in [0, 1]
 INK, FAINT = "#2b2f38", "#d9dce1"
 
 
@@ -74,6 +76,12 @@ def paint(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 def title_of(metric: str) -> str:
     return TITLES.get(metric, metric.replace("_", " "))
+
+
+def bounds_of(metric: str) -> tuple[float, float] | None:
+    """What values of the metric cannot leave, so that no band is drawn there."""
+    room, _, name = metric.partition("/")
+    return (0.0, 1.0) if room in ("eval", "gate") and name.split("_")[0] in SHARES else None
 
 
 def draw_curves(
@@ -116,7 +124,7 @@ def _draw_panel(
     axes: Axes, groups: list[Group], metric: str, statistic: Statistic, styles: dict[str, tuple[str, str]]
 ) -> None:
     for group in reversed(groups):  # the first method on top
-        value, low, high = curve_band(group.curves(metric), statistic)
+        value, low, high = curve_band(group.curves(metric), statistic, bounds=bounds_of(metric))
         colour, dash = styles[group.label]
         axes.fill_between(group.steps, low, high, color=colour, alpha=0.16, linewidth=0)
         axes.plot(group.steps, value, color=colour, linestyle=LINES[dash], linewidth=1.8)
@@ -155,6 +163,7 @@ def _save(figure: Figure, path: Path) -> None:
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata=nothing[path.suffix])
+        with rc_context({"svg.hashsalt": "symbreak"}):
+            figure.savefig(path, metadata=nothing[path.suffix])
     except OSError as problem:
         raise StorageFault(f"the figure cannot be written to {path}: {problem.strerror}; choose another") from problem

@@ -38,7 +38,8 @@ def ranged(estimate: Estimate | None, scale: float) -> str:
 
 def swatch(label: str, styles: Mapping[str, tuple[str, str]]) -> str:
     colour, dash = styles[label]
-    return f'<span class="swatch {dash}" style="--colour:{colour}"></span>{text(label)}'
+    drawn = f'<span class="swatch {dash}" style="--colour:{colour}"></span>{text(label)}'
+    return f'<span class="whole">{drawn}</span>' if len(label) <= 20 else drawn
 
 
 def plural(count: int, noun: str) -> str:
@@ -125,7 +126,7 @@ def _scale(comparison: Comparison, name: str) -> float:
 
 def results_table(comparison: Comparison, styles: Mapping[str, tuple[str, str]]) -> str:
     """Final return, area under the curve, success and probability of improvement of every method."""
-    final, area = _scale(comparison, "final"), _scale(comparison, "auc")
+    scale = max(_scale(comparison, "final"), _scale(comparison, "auc"))
     success = any(row.success is not None for row in comparison.rows)
     contest = any(row.beaten is not None for row in comparison.rows)
     ends = [value for row in comparison.rows if row.final for value in _reach(row.final)]
@@ -137,10 +138,10 @@ def results_table(comparison: Comparison, styles: Mapping[str, tuple[str, str]])
         leads = ' class="leads"' if row is comparison.best and len(comparison.rows) > 1 else ""
         cells = [
             f'<th scope="row">{swatch(row.group.label, styles)}</th>',
-            f"<td>{ranged(row.final, final)}</td>",
+            f"<td>{ranged(row.final, scale)}</td>",
             f'<td class="bar">{_bar(row.final, low, high, styles[row.group.label][0])}</td>',
-            f"<td>{ranged(row.final_mean, final)}</td>",
-            f"<td>{ranged(row.auc, area)}</td>",
+            f"<td>{ranged(row.final_mean, scale)}</td>",
+            f"<td>{ranged(row.auc, scale)}</td>",
         ]
         cells += [f"<td>{ranged(row.success, 1.0)}</td>"] if success else []
         cells += [f"<td>{ranged(row.beaten, 1.0)}</td>"] if contest else []

@@ -205,12 +205,17 @@ def _label(run: Run, members: list[Run]) -> str:
     if config.get("preset", "default") != "default":
         label += f" ({config['preset']})"
     for part in ("agent", "gate"):
-        changes = config.get(part)
-        if isinstance(changes, dict) and changes:
-            label += "".join(f" {key}={json.dumps(changes[key])}" for key in sorted(changes))
+        ours = _changes(run, part)
+        common = [key for key in ours if all(_changes(other, part).get(key, ...) == ours[key] for other in members)]
+        label += "".join(f" {key}={json.dumps(ours[key])}" for key in sorted(ours) if key not in common)
     if len({json.dumps(other.config.get("steps")) for other in members}) > 1 and _is_number(config.get("steps")):
         label += f" {config['steps']:,} steps"
     return label
+
+
+def _changes(run: Run, part: str) -> dict[str, Any]:
+    changes = run.config.get(part)
+    return changes if isinstance(changes, dict) else {}
 
 
 def _method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:

@@ -108,7 +108,7 @@ def draw_propagation(
     """Draw the four panels to `path` and return the numbers behind them."""
     shown = propagation(tables, blocked, goal, policy, gamma)
     size = int(np.sqrt(shown.blocked.size))
-    figure = Figure(figsize=(15.2, 5.0), dpi=150, layout="constrained", facecolor="white")
+    figure = Figure(figsize=(15.2, 5.2), dpi=150, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=0.09, h_pad=0.1, wspace=0.03)
     grid = figure.add_gridspec(2, 4, height_ratios=(1.0, 0.035))
@@ -176,7 +176,7 @@ def _draw_policy(axis: Axes, shown: Propagation, size: int, directions: Steps, p
     live = ~shown.blocked & (np.arange(shown.blocked.size) != shown.goal)
     cells = np.flatnonzero(live)
     wrong = shown.suboptimal[cells]
-    _floor(axis, shown, size, f"d  {policy_name}: {wrong.sum()} of {wrong.size} moves wrong")
+    _floor(axis, shown, size, f"d  {policy_name}: {wrong.sum()} of {wrong.size} wrong")
     row, column = np.divmod(cells, size)
     step = 0.72 * directions[shown.policy[cells]]
     shape: dict[str, Any] = {"width": 0.009, "headwidth": 3.6, "headlength": 3.6, "headaxislength": 3.2}

@@ -3,7 +3,7 @@
 For a γ-contraction T with fixed point q*, ‖Tq − q*‖ ≤ γ/(1−γ) ‖Tq − q‖: the change of one sweep certifies the answer.
 Sweeps alone need about log(tolerance)/log γ of them (two thousand at γ = 0.99); policy iteration replaces most of them
 by sparse factorisations. In the grid-world the goal never changes within an episode, so the linear systems fall apart
-into one small planar block per goal, and a factorisation costs a few hundred sweeps' worth less than it saves.
+into one small planar block per goal, and a factorisation costs no more than a hundred sweeps.
 """
 
 from __future__ import annotations

@@ -169,6 +169,7 @@ class Checkpoints:
                 leaving = self.directory / f"{TEMPORARY}{os.getpid()}-old-{entry.path.name}"
                 os.rename(entry.path, leaving)
                 remove(leaving)
+        fsync_directory(self.directory)  # a checkpoint must not come back after a crash without its segments
         try:
             needed = {segment.name for entry in kept for segment in read_references(entry.path, entry.step)}
         except StorageFault:

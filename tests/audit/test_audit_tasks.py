@@ -133,6 +133,11 @@ def test_a_policy_decides_which_states_are_visited():
     assert set(calls) == {(8,)}
 
 
+def test_a_policy_may_return_any_number_for_a_discrete_action(cart_pole, cart_mirror):
+    left_when_left = audit(cart_pole, cart_mirror, states=10, policy=lambda seen: np.int64(seen[2] > 0))
+    assert left_when_left.verdict == "exact"
+
+
 def test_audits_repeat_for_a_seed_and_differ_between_seeds():
     first, again, other = (audit("swimmer", "exact", states=10, seed=seed).to_json() for seed in (0, 0, 1))
     assert first == again

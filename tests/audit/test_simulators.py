@@ -64,6 +64,22 @@ def test_without_clearing_the_warm_start_a_step_depends_on_the_past():
     assert np.abs(stepped(0.0) - stepped(50.0)).max() > 0.0
 
 
+@pytest.mark.parametrize("name", ["ant", "fetch-reach", "ur5e-reach"])
+def test_positions_and_velocities_stand_where_they_are_written(name):
+    simulator, _ = made(name, get_task(name).symmetries[0])
+    bare = simulator.env.unwrapped
+    whole = IntegrationState(bare.model, bare.data)
+    before = whole.read()
+    positions, velocities = bare.data.qpos + 0.01, bare.data.qvel - 0.01
+    moved = whole.moved(before, positions, velocities)
+    mujoco.mj_setState(bare.model, bare.data, moved, mujoco.mjtState.mjSTATE_INTEGRATION.value)
+    np.testing.assert_array_equal(bare.data.qpos, positions)
+    np.testing.assert_array_equal(bare.data.qvel, velocities)
+    others = np.flatnonzero(moved != before)
+    assert others.min() >= 1
+    assert others.max() < 1 + bare.model.nq + bare.model.nv
+
+
 @pytest.mark.parametrize(("name", "view"), MUJOCO)
 def test_an_image_shows_the_transformed_observation(name, view):
     simulator, _ = made(name, view)

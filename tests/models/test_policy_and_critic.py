@@ -38,8 +38,14 @@ def case(request):
 
 def answers(policy, observations):
     """mean, std, mode of a batch."""
-    distribution = jax.jit(jax.vmap(lambda s: (policy(s).mean, policy(s).std, policy(s).mode())))
-    return [np.asarray(part, np.float64) for part in distribution(jnp.asarray(observations, jnp.float32))]
+
+    @jax.jit
+    @jax.vmap
+    def numbers(observation):
+        distribution = policy(observation)
+        return distribution.mean, distribution.std, distribution.mode()
+
+    return [np.asarray(part, np.float64) for part in numbers(jnp.asarray(observations, jnp.float32))]
 
 
 def errors(policy, symmetry, seed=0):

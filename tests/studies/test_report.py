@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 from functools import lru_cache
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
-from symbreak.studies.report_grid import write_grid_record
+from symbreak.errors import InputError, StorageFault
+from symbreak.studies import draw_curves, make_report
+from symbreak.studies.report_grid import read_grid_record, write_grid_record
+from symbreak.studies.report_runs import find_runs, group_runs, natural
+from symbreak.studies.report_tables import compare, overall, summarise
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
 
@@ -22,7 +30,7 @@ LEVELS = {"partial": 0.72, "vanilla": 0.05, "augmented": 0.35, "exact": -0.12, "
 def write_run(directory: Path, *, task="grid-20", method="partial", seed=0, steps=100_000, state="finished", **config):
     """A run as `symbreak train` would leave it: a curve that rises to the method's level, and a gate that learns."""
     directory.mkdir(parents=True)
-    rng = np.random.default_rng([seed, len(task), len(method), sum(map(ord, method + task))])
+    rng = np.random.default_rng(list(f"{task} {method} {seed}".encode()))
     known = {"task": task, "symmetry": None, "method": method, "preset": "default", "steps": steps, "seed": seed}
     known |= {"evaluations": 20, "episodes": None, "agent": {}, "gate": {}}
     known |= {"versions": {"symbreak": "0.1.0", "jax": "0.10.2"}} | config
@@ -37,7 +45,10 @@ def write_run(directory: Path, *, task="grid-20", method="partial", seed=0, step
         if method.startswith("partial"):
             row |= {"gate/rate": 0.5 if share < 0.15 else 0.06 + 0.3 * np.exp(-8 * share) + rng.normal(0, 0.004)}
             row |= {"gate/labels": 0.05, "gate/disagreement": 0.1, "gate/threshold": 0.45}
-            row |= {"gate/auroc_minority": 1 - 0.5 * np.exp(-7 * share), "gate/auroc_strict": 0.9 - 0.4 * np.exp(-6 * share)}
+            row |= {
+                "gate/auroc_minority": 1 - 0.5 * np.exp(-7 * share),
+                "gate/auroc_strict": 0.9 - 0.4 * np.exp(-6 * share),
+            }
         rows.append(row)
     if state != "finished":
         rows = rows[:9]
@@ -100,3 +111,559 @@ def write_study(root: Path, *, seeds: int, tasks=("grid-20", "grid-40"), methods
                 if task == "grid-20" and method == "partial" and seed == 0:
                     (run / "audit.json").write_text(json.dumps(AUDIT))
     return root
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """Two settings, three methods, three seeds; one run failed, one still goes on."""
+    return write_study(
+        tmp_path_factory.mktemp("runs") / "study", seeds=3, methods=("partial", "rpp", "approximate"), size=9
+    )
+
+
+@pytest.fixture(scope="module")
+def page(study) -> Path:
+    return make_report([study], study.parent / "report.html")
+
+
+def words_of(path: Path) -> str:
+    """What a reader sees without scripts, in one line."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", " ", path.read_text(), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+# ---- reading runs ----------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_found_once_and_in_natural_order(tmp_path):
+    for name in ("grid-100", "grid-20", "grid-3"):
+        write_run(tmp_path / "deep" / name, task=name)
+    (tmp_path / "deep" / "settings").mkdir()
+    (tmp_path / "deep" / "settings" / "config.json").write_text("{}")  # no run
+    runs = find_runs([tmp_path, tmp_path / "deep", tmp_path / "deep" / "grid-20"])
+    assert [run.name for run in runs] == ["grid-3", "grid-20", "grid-100"]
+    assert sorted(["b10", "b9", "a"], key=natural) == ["a", "b9", "b10"]
+
+
+def test_labels_say_what_differs(tmp_path):
+    write_run(tmp_path / "a", seed=0)
+    write_run(tmp_path / "b", seed=1)
+    write_run(tmp_path / "c", preset="paper")
+    write_run(tmp_path / "d", gate={"rate": 0.01})
+    write_run(tmp_path / "e", task="ant", symmetry="paper", gate={"rate": 0.01})  # of all its setting: needs no word
+    write_run(tmp_path / "f", task="ant", symmetry="exact", steps=5000)
+    write_run(tmp_path / "g", task="ant", symmetry="exact", steps=7000)
+    found = [(group.setting, group.label, len(group.runs)) for group in group_runs(find_runs([tmp_path]))]
+    assert found == [
+        ("ant · exact", "partial 5,000 steps", 1),
+        ("ant · exact", "partial 7,000 steps", 1),
+        ("ant · paper", "partial", 1),
+        ("grid-20", "partial", 2),
+        ("grid-20", "partial (paper)", 1),
+        ("grid-20", "partial rate=0.01", 1),
+    ]
+
+
+def test_half_a_last_line_is_a_run_that_writes(tmp_path):
+    run = write_run(tmp_path / "run")
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 105000, "eval/ret')
+    assert len(find_runs([run])[0].rows) == 20
+    (run / "metrics.jsonl").write_text('{"step": 1, "eval/return": 0}\nnonsense\n{"step": 2, "eval/return": 0}\n')
+    with pytest.raises(StorageFault, match="line 2"):
+        find_runs([run])
+
+
+def test_values_that_are_no_numbers_are_missing(tmp_path):
+    run = write_run(tmp_path / "run")
+    rows = [
+        {"step": 1, "eval/return": None, "eval/gate": "x"},
+        {"step": 2, "eval/return": float("nan"), "critic/loss": 1},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert find_runs([run])[0].rows == [{"step": 1.0}, {"step": 2.0, "critic/loss": 1.0}]
+
+
+# ---- crashed and unfinished runs -------------------------------------------------------------------------------------
+
+
+def group_of(root: Path, setting: str, label: str, **options):
+    return next(g for g in group_runs(find_runs([root]), **options) if (g.setting, g.label) == (setting, label))
+
+
+def test_a_failed_run_counts_with_the_floor(study):
+    group = group_of(study, "grid-40", "rpp")
+    seen = [row["eval/return"] for run in find_runs([study]) if run.config["task"] == "grid-40" for row in run.rows]
+    assert group.floors["eval/return"] == min(seen)
+    assert group.final().size == 3
+    assert group.final().min() == min(seen)
+    assert group.final("eval/success").min() == 0.0
+    curve = group.curves("eval/return")[1]
+    assert curve[8] == group.runs[1].rows[8]["eval/return"]  # what it reached stays
+    assert (curve[9:] == min(seen)).all()
+    # The control: a run that vanished would flatter the method.
+    survivors = [run.rows[-1]["eval/return"] for run in group.runs if run.state == "finished"]
+    assert group.final().mean() < np.mean(survivors) - 0.2
+    assert group_of(study, "grid-40", "rpp", floors={"grid-40": -7.5}).final().min() == -7.5
+
+
+def test_a_run_that_failed_at_once_counts_too(tmp_path):
+    write_run(tmp_path / "a", seed=0)
+    gone = write_run(tmp_path / "b", seed=1, state="failed")
+    (gone / "metrics.jsonl").write_text("")
+    group = group_of(tmp_path, "grid-20", "partial")
+    assert group.final().size == 2
+    assert group.areas().min() == pytest.approx(group.floors["eval/return"])
+
+
+def test_a_crash_with_nothing_to_compare_is_still_told(tmp_path):
+    gone = write_run(tmp_path / "a", state="failed")
+    (gone / "metrics.jsonl").write_text("")
+    said = words_of(make_report([tmp_path], tmp_path / "report.html"))
+    assert "1 failed" in said
+    assert "no run has finished yet" in said
+
+
+def test_an_unfinished_run_is_drawn_and_not_scored(study):
+    group = group_of(study, "grid-40", "approximate")
+    assert group.final().size == 2
+    assert group.unfinished == 1
+    assert np.isfinite(group.curves("eval/return")[2, :9]).all()
+    assert np.isnan(group.curves("eval/return")[2, 9:]).all()
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_summary_holds_what_was_measured(study):
+    summary = summarise(group_runs(find_runs([study])))
+    assert list(summary) == ["grid-20", "grid-40"]
+    entry = summary["grid-20"]["partial"]
+    finals = [run.rows[-1]["eval/return"] for run in group_of(study, "grid-20", "partial").runs]
+    assert entry["final"]["mean"] == pytest.approx(np.mean(finals), rel=1e-5)
+    assert entry["final"]["low"] < entry["final"]["iqm"] < entry["final"]["high"]
+    assert set(entry["final"]) >= {"iqm", "low", "high", "mean"} <= set(entry["auc"])
+    assert entry["auc"]["mean"] < entry["final"]["mean"]
+    assert (entry["seeds"], summary["grid-40"]["rpp"]["failed"]) == (3, 1)
+    assert (summary["grid-40"]["approximate"]["seeds"], summary["grid-40"]["approximate"]["unfinished"]) == (2, 1)
+    json.dumps(summary, allow_nan=False)
+
+
+def test_the_reference_is_compared_with_the_others(study):
+    comparison = compare(group_runs(find_runs([study])))[0]
+    assert comparison.reference == "partial"
+    assert comparison.best is comparison.rows[0]
+    assert comparison.rows[0].beaten is None
+    assert comparison.rows[1].beaten is not None
+    assert comparison.rows[1].beaten.value == 1.0
+
+
+def test_settings_together_need_methods_in_all_of_them(study, tmp_path):
+    together = overall(group_runs(find_runs([study])))
+    assert together is not None
+    assert all(0 <= scores.min() <= scores.max() <= 1 for strata in together.scores.values() for scores in strata)
+    assert together.figures["partial"][0].value > together.figures["rpp"][0].value
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", task="grid-40", method="exact")
+    assert overall(group_runs(find_runs([tmp_path]))) is None
+
+
+def test_the_page_says_what_is_missing(page):
+    said = words_of(page)
+    assert "3 methods on 2 settings" in said
+    assert "18 runs · 3 seeds each · 100,000 steps · 1 failed · 1 running" in said
+    assert "3 seeds, fewer than 10" in said
+    assert "1 failed run counted" in said
+    assert "1 unfinished run not counted" in said
+    assert "symbreak train grid-40 --method rpp --preset default --steps 100000 --seed 1" in said
+    assert "locally broken" in said
+
+
+def test_one_seed_has_no_interval_and_says_so(tmp_path):
+    write_run(tmp_path / "run")
+    said = words_of(make_report([tmp_path / "run"], tmp_path / "report.html"))
+    assert "partial on grid-20" in said
+    assert "one seed" in said
+    assert "95 % interval" not in said.split("Learning curves")[0]
+
+
+# ---- the grid record -------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_record_comes_back(tmp_path):
+    world = GridWorld(size=9, obstacles=7)
+    arrays, floor = grid_arrays(world), world.floor()
+    add_grid(tmp_path, world)
+    record = read_grid_record(tmp_path / "grid.json")
+    pairs = (81, 81, 4)
+    assert record.gate is not None
+    assert record.disagreement is not None
+    np.testing.assert_allclose(record.gate / 255, arrays["gate"].reshape(pairs), atol=0.5 / 255 + 1e-9)
+    np.testing.assert_allclose(record.disagreement / 255, arrays["disagreement"].reshape(pairs), atol=0.5 / 255 + 1e-9)
+    np.testing.assert_array_equal(record.minority, arrays["minority"].reshape(pairs))
+    np.testing.assert_array_equal(record.strict, arrays["strict"].reshape(pairs))
+    np.testing.assert_array_equal(record.greedy, arrays["greedy"].reshape(81, 81))
+    np.testing.assert_array_equal(record.blocked, np.flatnonzero(floor.blocked))
+    np.testing.assert_array_equal(record.live.ravel(), world.tabular().free)
+    assert (tmp_path / "grid.json").stat().st_size < 1.5 * 81 * 81 * 4 * 2.25 + 81 * 81 * 1.4
+
+
+def test_auroc_counts_pairs(tmp_path):
+    world = GridWorld(size=5, obstacles=3)
+    rng = np.random.default_rng(0)
+    truth = rng.random((25, 25, 4)) < 0.1
+    gate = np.round(0.4 * truth + 0.6 * rng.random((25, 25, 4)), 1)  # with ties
+    empty = np.zeros(25, bool)
+    known = {"size": 5, "penalty": empty, "minority": truth, "strict": truth, "greedy": np.zeros((25, 25))}
+    write_grid_record(tmp_path, **known, blocked=world.floor().blocked, gate=gate)
+    record = read_grid_record(tmp_path)
+    score, broken = gate[record.live].ravel(), truth[record.live].ravel()
+    lead = np.sign(score[broken][:, None] - score[~broken][None, :])
+    assert record.auroc(record.minority) == pytest.approx((0.5 + 0.5 * lead).mean())
+    assert record.auroc(record.minority) > 0.8
+    assert np.isnan(record.auroc(np.zeros_like(truth)))
+    write_grid_record(tmp_path, **known, blocked=empty, gate=rng.random(truth.shape))  # the control
+    assert abs(read_grid_record(tmp_path).auroc(truth) - 0.5) < 0.1
+
+
+def test_a_wrong_grid_record_is_refused(tmp_path):
+    world = GridWorld(size=5, obstacles=3)
+    arrays, floor = grid_arrays(world), world.floor()
+    known = {"size": 5, "blocked": floor.blocked, "penalty": floor.penalty, **arrays}
+    for name, wrong in (
+        ("gate", arrays["gate"][:-1]),
+        ("gate", arrays["gate"] + 1),
+        ("disagreement", arrays["gate"] * np.nan),
+    ):
+        with pytest.raises(InputError, match=name):
+            write_grid_record(tmp_path, **{**known, name: wrong})
+    with pytest.raises(StorageFault):
+        write_grid_record(tmp_path / "nowhere" / "grid.json", **known)
+    path = write_grid_record(tmp_path, **known)
+    good = json.loads(path.read_text())
+    for change in ({"format": 2}, {"size": 6}, {"size": 10**6}, {"gate": "?"}, {"greedy": None}, {"blocked": [99]}):
+        path.write_text(json.dumps({**good, **change}))
+        with pytest.raises(StorageFault):
+            read_grid_record(path)
+    path.write_text(json.dumps(good)[:1000])
+    with pytest.raises(StorageFault):
+        read_grid_record(path)
+
+
+# ---- the page as a file ----------------------------------------------------------------------------------------------
+
+
+def test_equal_runs_give_an_equal_page(study, page, tmp_path):
+    shutil.copytree(study, tmp_path / "elsewhere")
+    again = make_report([tmp_path / "elsewhere"], tmp_path / "again.html")
+    assert again.read_bytes() == page.read_bytes()
+    assert str(study.parent) not in page.read_text()
+    metrics = tmp_path / "elsewhere" / "grid-20-rpp-0" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace("0.", "0.1", 1))
+    assert make_report([tmp_path / "elsewhere"], again).read_bytes() != page.read_bytes()
+
+
+class Tags(HTMLParser):
+    """Every element of a page with its attributes, and the text of its scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag == "script"
+        if self._inside:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._inside = False
+
+    def handle_data(self, data):
+        if self._inside:
+            self.scripts[-1] += data
+
+
+def test_the_page_needs_no_network(page):
+    tags = Tags(page.read_text())
+    for tag, attributes in tags.found:
+        assert tag not in ("link", "iframe", "img", "object", "embed", "base"), tag
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#").startswith("#")
+    assert "@import" not in page.read_text().split("<style>")[1].split("</style>")[0]
+
+
+def test_only_the_pages_own_scripts_may_run(page):
+    tags = Tags(page.read_text())
+    policy = next(a["content"] for tag, a in tags.found if tag == "meta" and "content-security" in str(a).lower()) or ""
+    running = [
+        text
+        for (_, a), text in zip([f for f in tags.found if f[0] == "script"], tags.scripts, strict=True)
+        if "type" not in a
+    ]
+    assert len(running) == 3
+    for script in running:
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    assert "default-src 'none'" in policy
+
+
+HOSTILE = [
+    "</script><script>window.pwned=1</script>",
+    '"><img src=x onerror=window.pwned=1>',
+    "<!--<script>",
+    "{{plotly}} {%if x%}",
+    "<b>bold</b> &amp; $x_1$ \u2028",
+]
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory) -> Path:
+    """Every text that a run can carry tries to be markup."""
+    root = tmp_path_factory.mktemp("hostile")
+    for number, evil in enumerate(HOSTILE):
+        run = write_run(
+            root / f"run {number} <i>&", task=evil, method=evil, symmetry=evil, preset=evil, seed=evil, **{evil: evil}
+        )
+        (run / "status.json").write_text(json.dumps({"state": evil, "step": 5, "reason": evil}))
+        rows = [
+            json.loads(line) | {evil: 1.0, f"gate/{evil}": 0.5}
+            for line in (run / "metrics.jsonl").read_text().splitlines()
+        ]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        fields = {evil: {"error": 0.5, "share_broken": 0.5}}
+        (run / "audit.json").write_text(json.dumps({"verdict": evil, "fields": fields, "suggestions": [evil]}))
+    world = GridWorld(size=5, obstacles=3)
+    add_grid(root / "run 0 <i>&", world)
+    record = json.loads((root / "run 0 <i>&" / "grid.json").read_text())
+    (root / "run 0 <i>&" / "grid.json").write_text(json.dumps({**record, "actions": HOSTILE[:4]}))
+    return make_report([root], root / "report.html")
+
+
+def test_hostile_words_stay_words(hostile_page, page):
+    harmless, tags = Tags(page.read_text()), Tags(hostile_page.read_text())
+    assert {tag for tag, _ in tags.found} <= {tag for tag, _ in harmless.found} | {"ul", "li"}
+    assert len(tags.scripts) == len(harmless.scripts) == 4
+    assert not any(name.startswith("on") for _, attributes in tags.found for name in attributes)
+    assert json.loads(tags.scripts[1])["settings"]  # the data can still be read
+    assert "window.pwned=1" in words_of(hostile_page).replace("&lt;", "<")  # and the words are shown
+
+
+def test_mistakes_are_said_in_one_line(tmp_path):
+    with pytest.raises(InputError, match="no directory"):
+        make_report([tmp_path / "nowhere"], tmp_path / "report.html")
+    with pytest.raises(InputError, match="no run"):
+        make_report([tmp_path], tmp_path / "report.html")
+    run = write_run(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageFault, match="cannot be written"):
+        make_report([run], tmp_path / "file" / "report.html")
+    (run / "config.json").write_text("{")
+    with pytest.raises(StorageFault, match="config"):
+        make_report([run], tmp_path / "report.html")
+
+
+def test_an_audit_alone_makes_a_page(tmp_path):
+    (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
+    said = words_of(make_report([tmp_path], tmp_path / "report.html"))
+    assert "locally broken" in said
+    assert "Learning curves" not in said
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
+def test_figures_are_drawn_and_equal(study, tmp_path, suffix):
+    first = draw_curves([study], tmp_path / f"a{suffix}")
+    second = draw_curves([study], tmp_path / f"b{suffix}")
+    assert first.stat().st_size > 5000
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_figure_of_nothing_is_refused(study, tmp_path):
+    with pytest.raises(InputError, match=r"\.png"):
+        draw_curves([study], tmp_path / "a.bmp")
+    with pytest.raises(InputError, match="nothing to draw"):
+        draw_curves([study], tmp_path / "a.png", metric="eval/luck")
+    assert draw_curves([study], tmp_path / "a.png", metric="gate/rate").exists()
+
+
+# ---- the page in a browser -------------------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+
+def browse(address: str, profile: Path, *options: str) -> tuple[str, list[str]]:
+    """The document after its scripts have run, and what they complained about."""
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+    ]
+    command += ["--enable-logging=stderr", f"--user-data-dir={profile}", "--virtual-time-budget=6000", "--dump-dom"]
+    done = subprocess.run([*command, *options, address], capture_output=True, text=True, timeout=180, check=True)
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def with_script(page: Path, script: str, to: Path) -> Path:
+    """A copy in which a visitor's actions are scripted; the policy would refuse them, so the copy has none."""
+    text = re.sub(r"<meta http-equiv=.Content-Security-Policy[^>]*>", "", page.read_text())
+    before, after = text.rsplit("</body>", 1)
+    to.write_text(f"{before}<script>{script}</script></body>{after}")
+    return to
+
+
+def attribute(dom: str, name: str) -> str:
+    found = re.search(rf'{name}="([^"]*)"', dom)
+    assert found, f"the document has no {name}"
+    return found[1]
+
+
+@browser
+def test_the_page_opens_at_a_goal_and_an_action(page, tmp_path):
+    dom, complaints = browse(f"{page.as_uri()}#goal=37&action=2", tmp_path)
+    assert complaints == []
+    assert attribute(dom, "data-ready") == "true"
+    assert (attribute(dom, "data-goal"), attribute(dom, "data-action")) == ("37", "2")
+    assert "row 5, column 2" in dom
+    assert dom.count('class="main-svg"') >= 5  # curves of two settings, gates of two, the profile
+    assert re.findall(r'data-panel="(\w+)"', dom) == ["gate", "oracle", "disagreement", "greedy"]
+    assert re.search(r'id="auroc-minority">(0\.9\d|1\.00)<', dom)
+
+
+VISIT = """
+const byName = (name) => document.getElementById(name);
+const press = (target, key, more = {}) =>
+  target.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true, ...more}));
+const choose = (name, value) => {
+  byName(name).value = value;
+  byName(name).dispatchEvent(new Event("change"));
+};
+const twice = (target) => target.dispatchEvent(new MouseEvent("dblclick", {bubbles: true}));
+const shown = () => document.querySelectorAll("#curve-charts .scatterlayer .trace").length;
+const background = () => getComputedStyle(document.body).backgroundColor;
+
+function visit() {
+  const note = {};
+  const panels = byName("map-panels");
+  const state = () => [panels.dataset.goal, panels.dataset.action];
+  note.start = state();
+  press(panels, "ArrowDown"); note.down = state();
+  press(panels, "2"); note.action = state();
+  press(panels, "0"); note.any = state();
+  press(panels, "ArrowLeft", {shiftKey: true}); note.agent = byName("map-readout").textContent;
+  const svg = document.querySelector('[data-panel="gate"] svg');
+  const box = svg.getBoundingClientRect();
+  const corner = {clientX: box.left + box.width * 0.5 / 9, clientY: box.top + box.height * 8.5 / 9};
+  svg.dispatchEvent(new MouseEvent("click", {bubbles: true, ...corner})); note.click = state();
+  const squares = [...svg.querySelectorAll("rect.hot")].map((square) => square.getAttribute("fill-opacity"));
+  note.opacity = new Set(squares).size;
+  note.maps = byName("map-run").options.length;
+  choose("map-run", "1"); note.other = document.querySelectorAll("[data-panel]").length;
+
+  const chip = document.querySelector('[data-method="1"]');
+  note.traces = shown();
+  chip.click(); note.pressed = chip.getAttribute("aria-pressed"); note.fewer = shown();
+  twice(chip); note.alone = shown();
+  twice(chip); note.all = shown();
+  byName("single").click(); note.seeds = shown();
+  choose("curve-metric", "eval/success");
+  const plot = document.querySelector("#curve-charts .plot");
+  const range = () => [...plot.layout.xaxis.range];
+  note.title = plot.layout.yaxis.title.text; note.range = range();
+  press(plot, "+"); note.zoomed = range();
+  chip.click(); note.kept = range();
+  press(plot, "0"); note.home = range();
+  note.light = background();
+  byName("theme").click(); note.dark = background();
+  note.hash = location.hash;
+  document.body.dataset.note = encodeURIComponent(JSON.stringify(note));
+}
+addEventListener("load", () => setTimeout(visit, 500));
+"""
+
+
+@browser
+def test_a_visitor_with_mouse_and_keyboard(page, tmp_path):
+    visit = with_script(page, VISIT, tmp_path / "visit.html")
+    dom, complaints = browse(f"{visit.as_uri()}#goal=37&action=2", tmp_path / "profile")
+    assert complaints == []
+    note = json.loads(unquote(attribute(dom, "data-note")))
+    floor = GridWorld(size=9, obstacles=7).floor().blocked.ravel()
+    below = next(cell for cell in range(46, 81, 9) if not floor[cell])  # walls are stepped over
+    assert note["start"] == ["37", "2"]
+    assert note["down"] == [str(below), "2"]
+    assert note["action"] == [str(below), "1"]
+    assert note["any"] == [str(below), "any"]
+    assert "Agent at row" in note["agent"]
+    assert "gate 0." in note["agent"]
+    assert note["click"] == (["72", "any"] if not floor[72] else [str(below), "any"])
+    assert note["opacity"] > 10
+    assert (note["maps"], note["other"]) == (2, 4)
+    assert note["fewer"] < note["traces"] == note["all"] < note["seeds"]
+    assert note["alone"] < note["fewer"]
+    assert note["pressed"] == "false"
+    assert note["title"] == "success rate"
+    low, high = note["range"]
+    assert low < note["zoomed"][0] < note["zoomed"][1] < high
+    assert note["kept"] == note["zoomed"]
+    assert note["home"] == note["range"]
+    assert note["light"] != note["dark"]
+    assert note["hash"].startswith("#goal=")
+
+
+@browser
+def test_a_phones_width(page, tmp_path):
+    """Nothing but tables may be wider than 390 pixels, and those scroll by themselves."""
+    probe = """
+    addEventListener("load", () => setTimeout(() => {
+      const own = (node) => !node.closest(".scroll, nav, svg, .modebar-container") && node.getClientRects().length;
+      const wide = [...document.querySelectorAll("body *")].filter(own)
+        .filter((node) => node.getBoundingClientRect().right > innerWidth + 1)
+        .map((node) => node.outerHTML.slice(0, 60));
+      parent.postMessage([innerWidth, document.documentElement.scrollWidth, wide], "*");
+    }, 800));
+    """
+    with_script(page, probe, tmp_path / "inner.html")
+    outer = tmp_path / "outer.html"
+    outer.write_text("""
+    <iframe src="inner.html" style="width:390px;height:844px;border:0"></iframe>
+    <script>
+    addEventListener("message", (event) => {
+      document.body.dataset.note = encodeURIComponent(JSON.stringify(event.data));
+    });
+    </script>""")
+    dom, _ = browse(outer.as_uri(), tmp_path / "profile", "--window-size=800,900")
+    width, needed, wide = json.loads(unquote(attribute(dom, "data-note")))
+    assert width == 390
+    assert wide == []
+    assert needed <= 390
+
+
+@browser
+def test_hostile_words_do_nothing_in_a_browser(hostile_page, tmp_path):
+    plain = with_script(
+        hostile_page, "document.body.dataset.pwned = String(window.pwned === 1);", tmp_path / "plain.html"
+    )
+    dom, complaints = browse(plain.as_uri(), tmp_path / "profile")
+    assert attribute(dom, "data-pwned") == "false"
+    assert attribute(dom, "data-ready") == "true"
+    assert complaints == []
+    assert "<img" not in re.sub(r"<script\b.*?</script>", "", dom, flags=re.DOTALL)
+
+
+@browser
+def test_the_policy_stops_a_foreign_script(page, tmp_path):
+    before, after = page.read_text().rsplit("</body>", 1)
+    (tmp_path / "page.html").write_text(f"{before}<script>document.body.dataset.pwned='yes'</script></body>{after}")
+    dom, complaints = browse((tmp_path / "page.html").as_uri(), tmp_path / "profile")
+    assert "data-pwned" not in dom
+    assert any("Content Security Policy" in line for line in complaints)
+    assert attribute(dom, "data-ready") == "true"

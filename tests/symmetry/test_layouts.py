@@ -272,6 +272,8 @@ def test_digest_sees_the_order_of_atoms_with_one_name():
     first, second = (Symmetry(rep, group.sign) for rep in (same + flip + same, 2 * same + flip))
     assert str(first.observation) == str(second.observation).replace("2x", "x + x")
     assert first.digest != second.digest
+    once, twice = (Symmetry(rep, group.sign) for rep in (same + 2 * flip, 2 * same + flip))
+    assert once.digest != twice.digest
 
 
 def test_digest_does_not_depend_on_the_last_digit():

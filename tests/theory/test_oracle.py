@@ -123,6 +123,21 @@ def test_agreement_counts_behaviour_and_not_identity(cases):
         np.testing.assert_array_equal(share > 1.0 - 1e-12, ~strict)
 
 
+@pytest.mark.parametrize("slip", [0.0, 0.35])
+def test_agreement_over_free_members_counted_one_by_one(slip):
+    mdp, action, free = world_of(size=4, obstacles=4, layout_seed=1, slip=slip)
+    kernel, share = mdp.dense_kernel, agreement(mdp, action, free)
+    for s in np.flatnonzero(free):
+        for a in range(mdp.actions):
+            alike = []
+            for moved, turned in zip(action.states, action.actions, strict=True):
+                if free[moved[s]]:
+                    same_row = np.allclose(kernel[moved[s], turned[a]][moved], kernel[s, a], atol=1e-12)
+                    alike.append(same_row and abs(mdp.reward[moved[s], turned[a]] - mdp.reward[s, a]) < 1e-12)
+            assert share[s, a] == pytest.approx(np.mean(alike))
+    assert (share[~free] == 1.0).all()
+
+
 def test_value_gate_marks_values_far_from_their_orbit():
     mdp, action, free = world_of(size=5, obstacles=4)
     q = np.zeros(mdp.reward.shape)

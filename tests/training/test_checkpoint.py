@@ -37,6 +37,7 @@ from symbreak.training.arrays import (
     decode,
     encode,
     fingerprint,
+    fit,
     named_arrays,
 )
 from symbreak.training.checkpoint import Checkpoints
@@ -94,9 +95,7 @@ def filled_store(directory: Path, steps=(10, 20, 30, 40), capacity: int = 25) ->
 
 
 def bits(tree) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
-    return {
-        name: (str(array.dtype), array.shape, bytes(as_bytes(array))) for name, array in named_arrays(tree).items()
-    }
+    return {name: (str(array.dtype), array.shape, bytes(as_bytes(array))) for name, array in named_arrays(tree).items()}
 
 
 def loaded_step(store: Checkpoints) -> int:
@@ -171,9 +170,26 @@ def test_jax_trees_come_back(tmp_path, templates):
     assert bits(loaded.trees) == bits(tree)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(loaded.trees))
     assert loaded.trees["learner"].optimiser == tree["learner"].optimiser
-    # What was loaded may be donated, and goes on like the original.
+
+
+def test_what_was_loaded_may_be_donated_and_goes_on_like_the_original(tmp_path):
+    store, tree = open_store(tmp_path), {"learner": learner(0)}
+    store.save(5, tree, {})
+    loaded = store.load(tree)
+    assert loaded is not None
     go_on = jax.jit(lambda module: module.step(module.model), donate_argnums=0)
     assert bits(go_on(loaded.trees["learner"])) == bits(go_on(learner(0)))
+
+
+@pytest.mark.parametrize("template", [np.zeros(1000, np.float32), jnp.zeros(1000)], ids=["numpy", "jax"])
+def test_what_was_loaded_has_memory_of_its_own(template):
+    """JAX may take an aligned array of NumPy's as its own without a copy; donated, it would be overwritten."""
+    buffer = np.zeros(4064, np.uint8)
+    start = -buffer.ctypes.data % 64
+    source = buffer[start : start + 4000].view(np.float32)
+    tree = fit({"x": template}, {"x": source}, "file")
+    source += 1
+    assert not np.any(np.asarray(tree["x"]))
 
 
 def test_without_templates_there_are_named_arrays_with_the_same_fingerprint(tmp_path):
@@ -281,7 +297,13 @@ def test_nothing_saved_is_no_error(tmp_path):
 
 def test_other_names_are_not_checkpoints(tmp_path):
     store = filled_store(tmp_path)
-    for name in (f"{TEMPORARY}1-step-{90:012d}", f".step-{90:012d}", f"step-{90:012d}x", "step-90", f"step-{90:012d}.0"):
+    for name in (
+        f"{TEMPORARY}1-step-{90:012d}",
+        f".step-{90:012d}",
+        f"step-{90:012d}x",
+        "step-90",
+        f"step-{90:012d}.0",
+    ):
         shutil.copytree(store.directory / f"step-{40:012d}", store.directory / name)
     assert loaded_step(store) == 40
     assert len(store.verify()) == 3
@@ -302,9 +324,9 @@ def test_saving_an_earlier_step_leaves_no_later_one(tmp_path):
     """After falling back from a damaged checkpoint, the damaged one must not stay the newest."""
     store = filled_store(tmp_path)
     (store.directory / f"step-{40:012d}" / "meta.json").write_text("{}")
-    references = store.load(trees_at(0))
-    assert references is not None
-    assert references.step == 30
+    loaded = store.load(trees_at(0))
+    assert loaded is not None
+    assert loaded.step == 30
     store.save(35, trees_at(35), META)
     assert names(store) == [f"step-{step:012d}" for step in (20, 30, 35)]
 
@@ -395,7 +417,10 @@ def test_when_all_are_damaged_nothing_is_changed(tmp_path):
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        ({"agent": {"weight": np.zeros((50, 9), np.float32), "count": np.int32(0)}}, r"float32\[50,8\] as agent/weight"),
+        (
+            {"agent": {"weight": np.zeros((50, 9), np.float32), "count": np.int32(0)}},
+            r"float32\[50,8\] as agent/weight",
+        ),
         ({"agent": {"weight": np.zeros((50, 8), np.float64), "count": np.int32(0)}}, r"where float64\[50,8\]"),
         ({"agent": {"weight": np.zeros((50, 8), np.float32)}}, "agent/count, where nothing"),
         ({**trees_at(0), "more": np.zeros(1)}, "holds nothing as more"),
@@ -556,6 +581,9 @@ class Trace:
                 unsynced.add(parent)
             elif event == "fsync":
                 unsynced.discard(path)
+            elif event == "unlink" and parent.endswith("/replay"):
+                early = [p for p in unsynced if p.endswith("/checkpoints")]
+                found += [f"{path} is removed before {p} is synced" for p in early]
             elif event == "rename":
                 inside = sorted(p for p in unsynced if p == path or p.startswith(path + "/"))
                 found += [f"{p} is renamed before it is synced" for p in inside]
@@ -568,12 +596,12 @@ class Trace:
 
 
 def save_traced(tmp_path, monkeypatch) -> Trace:
-    store = filled_store(tmp_path)
+    store = filled_store(tmp_path, capacity=15)
     loaded = store.load(None)
     assert loaded is not None
     with monkeypatch.context() as patch:
         trace = Trace(patch)
-        writer = SegmentWriter(store.replay, 25, 0.99, loaded.segments)
+        writer = SegmentWriter(store.replay, 15, 0.99, loaded.segments)
         writer.append(**transitions(writer.end, 50))
         store.save(50, trees_at(50), META, writer.seal())
     return trace
@@ -584,6 +612,7 @@ def test_content_reaches_the_disk_before_its_name(tmp_path, monkeypatch):
     assert trace.violations() == []
     created = [Path(path).name for event, path, *_ in trace.events if event == "create"]
     assert created[-1] == "manifest.json"
+    assert any(event == "unlink" and "/replay/" in path for event, path, *_ in trace.events)
 
 
 @pytest.mark.parametrize("forgotten", ["file", "directory"])
@@ -612,37 +641,38 @@ def test_a_forgotten_sync_would_be_noticed(tmp_path, monkeypatch, forgotten):
     assert store_trace
 
 
+def fail_at(patch, point: int, code: int) -> None:
+    """The call with this number, of those that change the disk, fails."""
+    passed = 0
+
+    def failing(call):
+        def guarded(*args, **kwargs):
+            nonlocal passed
+            passed += 1
+            if passed == point:
+                raise OSError(code, os.strerror(code))
+            return call(*args, **kwargs)
+
+        return guarded
+
+    for name in ("write", "fsync", "mkdir", "rename"):
+        patch.setattr(os, name, failing(getattr(os, name)))
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
 def test_a_failing_disk_leaves_older_checkpoints_intact(tmp_path, monkeypatch, code):
-    """Each call of a save fails once; what was saved before is still there, bit for bit."""
+    """At whichever call of a save it fails, what was saved before is still there, bit for bit."""
     store = filled_store(tmp_path)
-    before = {path: content for path, content in tree_of(store.directory).items()}
-    for point in range(1, 30):
-        passed = 0
-
-        def failing(call):
-            def guarded(*args, call=call, point=point, **kwargs):
-                nonlocal passed
-                passed += 1
-                if passed == point:
-                    raise OSError(code, os.strerror(code))
-                return call(*args, **kwargs)
-
-            return guarded
-
-        with monkeypatch.context() as patch:
-            for name in ("write", "fsync", "mkdir", "rename"):
-                patch.setattr(os, name, failing(getattr(os, name)))
-            try:
-                store.save(50, trees_at(50), META)
-            except StorageFault as fault:
-                assert fault.exit_code == 5
-                assert "\n" not in str(fault)
-            else:
-                break
-        if f"step-{50:012d}" in names(store):
-            break  # it was in place already; what failed was the tidying after it
+    before, point = tree_of(store.directory), 0
+    while f"step-{50:012d}" not in names(store):  # after that, only tidying can fail
         assert tree_of(store.directory) == before
+        point += 1
+        with monkeypatch.context() as patch:
+            fail_at(patch, point, code)
+            with pytest.raises(StorageFault) as fault:
+                store.save(50, trees_at(50), META)
+        assert fault.value.exit_code == 5
+        assert "\n" not in str(fault.value)
     assert point > 8
 
 

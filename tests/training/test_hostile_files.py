@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from symbreak.errors import StorageFault
-from symbreak.training.arrays import encode, named_arrays
+from symbreak.training.arrays import MOST_ARRAYS, encode, named_arrays
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.files import FileRecord, make_directory
 from symbreak.training.segment_writer import SegmentWriter
@@ -62,13 +62,13 @@ class Run:
         text = header if isinstance(header, bytes) else json.dumps(header).encode()
         self.put(ARRAYS, struct.pack("<Q", len(text) if length is None else length) + text + body)
 
-    def entry(self, **changes: Any) -> None:
-        """The file as it should be, except for one entry of its header."""
+    def entry(self, spaces: int = 0, **changes: Any) -> None:
+        """The file as it should be, except for one entry of its header, or for spaces after it."""
         good = {
             "agent/weight": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]},
             "agent/known": {"dtype": "BOOL", "shape": [2], "data_offsets": [48, 50], **changes},
         }
-        self.arrays(good)
+        self.arrays(json.dumps(good).encode() + b" " * spaces)
 
     def meta(self, **changes: Any) -> None:
         document = json.loads((self.path / META).read_text())
@@ -172,7 +172,7 @@ CORPUS: dict[str, Callable[[Run], Any]] = {
     "header of 2⁶³ bytes": lambda run: run.arrays({}, length=1 << 63),
     "header of 2⁶⁴−1 bytes": lambda run: run.arrays({}, length=(1 << 64) - 1),
     "header longer than the file": lambda run: run.arrays({}, length=1000),
-    "header of three megabytes": lambda run: run.arrays(b"{}" + b" " * (3 << 20)),
+    "header of three megabytes": lambda run: run.entry(spaces=3 << 20),
     "header of no bytes": lambda run: run.arrays(b""),
     "file of no bytes": lambda run: run.put(ARRAYS, b""),
     "file of seven bytes": lambda run: run.put(ARRAYS, b"\0" * 7),
@@ -185,10 +185,12 @@ CORPUS: dict[str, Callable[[Run], Any]] = {
     "header with NaN": lambda run: run.arrays(b'{"a":NaN}'),
     "header with a name twice": lambda run: run.arrays(b'{"a":%s,"a":%s}' % ((json.dumps(WEIGHT).encode(),) * 2)),
     "header of other bytes than UTF-8": lambda run: run.arrays(b'{"\xff":1}'),
-    "six thousand arrays": lambda run: run.arrays(
-        {str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(6_000)}, b""
+    "too many arrays": lambda run: run.arrays(
+        {str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(MOST_ARRAYS + 1)}, b""
     ),
-    "meta data in the header": lambda run: run.arrays({"__metadata__": {"run": "me"}, "agent/weight": WEIGHT}, bytes(48)),
+    "meta data in the header": lambda run: run.arrays(
+        {"__metadata__": {"run": "me"}, "agent/weight": WEIGHT}, bytes(48)
+    ),
     "name of a megabyte": lambda run: run.arrays({"x" * (1 << 20): WEIGHT}, bytes(48)),
     "entry no table": lambda run: run.arrays({"agent/weight": 3}),
     # an entry
@@ -295,7 +297,14 @@ def test_the_corpus_is_large():
 def test_sealing_anew_alone_changes_nothing(tmp_path):
     """The control: what is refused below is refused for what was changed, not for how."""
     run = Run(tmp_path)
-    for reseal in (run.seal, run.entry, run.meta, run.segment, lambda: run.manifest(lambda m: m)):
+    for reseal in (
+        run.seal,
+        run.entry,
+        lambda: run.entry(99),
+        run.meta,
+        run.segment,
+        lambda: run.manifest(lambda m: m),
+    ):
         reseal()
         loaded = run.store.load(TREES)
         assert loaded is not None

@@ -138,6 +138,11 @@ def test_the_device_ring_is_followed(tmp_path, monkeypatch):
         writer.follow(ring)
         assert bits(ring) == before
         assert bits(restore_replay(tmp_path, writer.seal(), template_of(ring))) == before
+    waiting = SegmentWriter(tmp_path, 20, GAMMA)
+    waiting.follow(ring_of(part(columns, 0, 3), 20))
+    waiting.follow(ring_of(columns, 20))  # before the first three were sealed, the ring has lost them
+    assert waiting.seal()[0].start == 70
+    assert bits(restore_replay(tmp_path, waiting.seal(), template_of(ring))) == bits(ring)
     with pytest.raises(InputError, match="cannot follow"):
         writer.follow(ring_of(part(columns, 0, 50), 20))
     with pytest.raises(InputError, match="cannot follow"):
