@@ -1,4 +1,4 @@
-"""The command line. Each command is a thin function; what it needs is imported when it runs, so that `--help` is quick."""
+"""The command line. Commands are thin functions that import what they need when they run: `--help` stays quick."""
 
 from __future__ import annotations
 
@@ -108,9 +108,7 @@ def audit(
     return run_audit(task, symmetry, states, seed, json, out)
 
 
-def theory(
-    task: TaskName = "grid-20", gamma: float = 0.99, out: Path | None = None, json: bool = False
-) -> int:
+def theory(task: TaskName = "grid-20", gamma: float = 0.99, out: Path | None = None, json: bool = False) -> int:
     """What breaking costs on a grid-world: bounds, ceilings of the methods, the error-propagation figure.
 
     The numbers are given for 0, 10, 20, 30 and 40 obstacles of the same kind as the task, and for the task itself.
@@ -164,7 +162,10 @@ def bench(what: tyro.conf.Positional[Literal["layers"]] = "layers", json: bool =
     return 0
 
 
-def report(runs: Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")], output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")) -> int:
+def report(
+    runs: Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+) -> int:
     """Make one HTML page from run directories.
 
     Args:

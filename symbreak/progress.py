@@ -41,7 +41,12 @@ class Progress:
 
     def update(self, row: dict[str, float]) -> None:
         """Take an evaluation's metrics."""
-        names = {"eval/return": "return", "eval/success": "success", "gate/mean": "gate", "gate/auroc_minority": "AUROC"}
+        names = {
+            "eval/return": "return",
+            "eval/success": "success",
+            "gate/mean": "gate",
+            "gate/auroc_minority": "AUROC",
+        }
         numbers = " ".join(f"{short} {row[name]:.2f}" for name, short in names.items() if name in row)
         speed = f"{row.get('steps_per_second', 0):.0f}/s"
         if self._bar is not None:

@@ -19,15 +19,17 @@ def emlp_block() -> tuple[Callable[[Any, Any], Any], Any, int]:
     try:
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
-            import emlp.nn as peer
+            import emlp.nn.objax as peer
             from emlp.groups import SO
-            from emlp.reps import Scalar, V
+            from emlp.reps.representation import Scalar, V
 
             group = SO(3)
             hidden = (70 * Scalar + 23 * V + 7 * V**2 + 2 * V**3)(group)
             block = peer.EMLPBlock(hidden, hidden)
     except ImportError as problem:
-        raise InputError(f"the emlp package is not installed ({problem}); install the dev extra: pip install symbreak[dev]") from problem
+        raise InputError(
+            f"the emlp package is not installed ({problem}); install the dev extra: pip install symbreak[dev]"
+        ) from problem
     variables = block.vars()
 
     def apply(parameters: Any, x: Any) -> Any:

@@ -93,6 +93,8 @@ def _against_emlp(repeats: int) -> dict[str, float]:
     block = Block(Equivariant, rep, rep, "emlp", key=jax.random.key(0))
     ours, our_arguments = _compiled(lambda block, x: jax.vmap(block)(x), block, rep.size)
     theirs, their_arguments = _compiled(*emlp_block())
-    times = interleaved({"ours": lambda: ours(*our_arguments), "theirs": lambda: theirs(*their_arguments)}, repeats, inner=1)
+    times = interleaved(
+        {"ours": lambda: ours(*our_arguments), "theirs": lambda: theirs(*their_arguments)}, repeats, inner=1
+    )
     memory = {name: run.memory_analysis().temp_size_in_bytes for name, run in (("ours", ours), ("theirs", theirs))}
     return {"emlp_speedup": times["theirs"] / times["ours"], "emlp_memory_ratio": memory["ours"] / memory["theirs"]}

@@ -29,8 +29,6 @@ def interleaved(calls: dict[str, Callable[[], object]], repeats: int, inner: int
     for _ in range(repeats):
         for name, call in calls.items():
             start = time.process_time()
-            for _ in range(inner):
-                result = call()
-            jax.block_until_ready(result)
+            jax.block_until_ready([call() for _ in range(inner)])
             times[name].append((time.process_time() - start) / inner)
     return {name: statistics.median(values) for name, values in times.items()}

@@ -1,8 +1,9 @@
 """Layers and networks that respect, relax or ignore a symmetry."""
 
+from symbreak.nn.hidden import Style, hidden_rep
 from symbreak.nn.keys import Key, named_key
 from symbreak.nn.linear import Dense, Equivariant, Linear, Relaxed, Residual
-from symbreak.nn.mlp import Family, Network, Style, ensemble, hidden_rep
+from symbreak.nn.mlp import Family, Network, ensemble
 
 __all__ = [
     "Dense",

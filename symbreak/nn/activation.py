@@ -6,7 +6,8 @@ import jax
 from jaxtyping import Array, Float
 
 from symbreak.errors import InputError
-from symbreak.nn.isotypic import Rows, divide, divide_evenly, joined
+from symbreak.nn.isotypic import isotypic
+from symbreak.nn.rows import Rows, divide, divide_evenly, joined
 from symbreak.symmetry.rep import Rep
 
 
@@ -22,21 +23,52 @@ def require_pointwise(rep: Rep) -> None:
 
 def with_gates(rep: Rep) -> Rep:
     """The representation followed by one invariant for each copy of an atom that cannot gate itself."""
-    gates = sum(count for atom, count in rep.blocks if not atom.is_permutation)
+    gates = sum(_gates(rep))
     return rep + gates * rep.group.trivial if gates else rep
+
+
+def _gates(rep: Rep) -> list[int]:
+    return [count for atom, count in rep.blocks if not atom.is_permutation]
 
 
 def gated(rep: Rep, x: Float[Array, " with_gates"]) -> Float[Array, " size"]:
     """x·σ(x) on permutation atoms; every other copy of an atom is scaled by σ of its own gate."""
+    (side,) = isotypic(rep)
+    return _gated_components(rep, x) if side.stored is None else _gated_irreducibles(rep, x)
+
+
+def _gated_components(rep: Rep, x: Array) -> Array:
     sizes = [atom.size * count for atom, count in rep.blocks]
-    gates = [count for atom, count in rep.blocks if not atom.is_permutation]
-    parts = divide(x, sizes + gates)
-    factors = iter(parts[len(sizes) :])
+    blocks = divide(x, sizes + _gates(rep))
+    gates = iter(blocks[len(sizes) :])
     result: Rows = []
-    for (atom, count), block in zip(rep.blocks, parts, strict=False):
+    for (atom, count), block in zip(rep.blocks, blocks, strict=False):
         if atom.is_permutation:
             result.append(jax.nn.silu(block))
         else:
-            factor = jax.nn.sigmoid(next(factors))
+            factor = jax.nn.sigmoid(next(gates))
             result += [factor * row for row in divide_evenly(block, count)]
     return joined(result)
+
+
+def _gated_irreducibles(rep: Rep, x: Array) -> Array:
+    (inside,), (outside,) = isotypic(rep), isotypic(with_gates(rep))
+    parts = outside.split(x)
+    trivial = next(index for index, irrep in enumerate(outside.irreps) if irrep.is_trivial)
+    invariants = divide(parts[trivial][0], inside.copies(trivial, inside.blocks) + _gates(rep))
+    gates = iter(invariants[len(invariants) - len(_gates(rep)) :])
+    own = iter(invariants)
+    factors: list[Rows] = [[] for _ in inside.irreps]  # per irrep, one for each piece of its columns
+    for (atom, _), block in zip(rep.blocks, inside.blocks, strict=True):
+        # Of the permutations only those that move nothing have irreducible coordinates; they gate themselves.
+        gate = [] if atom.is_permutation else [jax.nn.sigmoid(next(gates))]
+        for index, _ in block.splitting.pieces:
+            itself = [next(own)] if index == trivial else []
+            factors[index] += gate or [jax.nn.sigmoid(row) for row in itself]
+    if inside.multiplicity[trivial]:
+        parts[trivial] = divide(parts[trivial][0], [inside.multiplicity[trivial], sum(_gates(rep))])[:1]
+    scaled: list[Rows] = []
+    for rows, columns in zip(parts, factors, strict=True):
+        factor = joined(columns) if columns else None
+        scaled.append([] if factor is None else [row * factor for row in rows])
+    return inside.join(scaled)

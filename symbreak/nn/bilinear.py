@@ -2,9 +2,9 @@
 
 Linear and gated layers alone are blind for groups without invariant linear functions (a map V → R under SO(3) is zero).
 Where the group permutes coordinates, copies of an atom are multiplied coordinate by coordinate. Elsewhere irreducible
-coordinates are multiplied through their coupling coefficients; invariants take no part in that, since gates multiply by
-them already. Which copies meet is a fixed rule, not chance: the first with the last, the second with the last but one.
-A product is a handful of elementwise operations; no matrix is built per sample.
+coordinates are multiplied through their coupling coefficients; an invariant is multiplied only by another, since gates
+multiply everything else by invariants. Which copies meet is a fixed rule, not chance: the first with the last, the
+second with the last but one. A product is a handful of elementwise operations; no matrix is built per sample.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from symbreak.nn.isotypic import Isotypic, Rows, divide, divide_evenly, isotypic, joined
-from symbreak.nn.keys import Key, named_key
+from symbreak.nn.isotypic import Isotypic, isotypic
+from symbreak.nn.keys import Key
+from symbreak.nn.rows import Rows, divide, divide_evenly, joined, total
 from symbreak.symmetry.basis import couplings
 from symbreak.symmetry.rep import Rep
 
@@ -39,39 +40,43 @@ class Path:
     copies: int
     start: int
 
+    @property
+    def terms(self) -> int:
+        return int(np.count_nonzero(self.coupling))
+
 
 @lru_cache(maxsize=512)
 def product_paths(rep: Rep) -> tuple[Path, ...]:
-    """The couplings between irreps that are used, target after target; none where all atoms are permutations."""
+    """The couplings between irreps that are used, target after target; the cheapest where there are many."""
     (side,) = isotypic(rep)
-    if rep.is_permutation:
-        return ()
-    return tuple(path for target, columns in enumerate(side.multiplicity) if columns for path in _paths_to(side, target))
+    result: list[Path] = []
+    for target, columns in enumerate(side.multiplicity):
+        found = sorted(_couplings_to(side, target), key=lambda path: path.terms) if columns else []
+        terms = np.cumsum([path.terms for path in found])
+        start = 0
+        for path in found[: max(1, int(np.sum(terms <= MOST_TERMS)))]:
+            start = start if start + path.copies <= columns else 0
+            result.append(Path(path.first, path.second, target, path.coupling, path.copies, start))
+            start += path.copies
+    return tuple(result)
 
 
-def _paths_to(side: Isotypic, target: int) -> list[Path]:
-    finite = len(side.rep.group.matrices)
-    trivial = side.irreps[target].is_trivial
-    present = [i for i, count in enumerate(side.multiplicity) if count and (trivial or not side.irreps[i].is_trivial)]
-    found = [
-        (first, second, coupling * np.sqrt(side.irreps[target].size))
-        for position, first in enumerate(present)
-        for second in present[position:]
-        for coupling in couplings(side.irreps[first], side.irreps[second], side.irreps[target], finite)
-    ]
-    found.sort(key=lambda path: _terms(path[2]))
-    total = np.cumsum([_terms(coupling) for _, _, coupling in found])
-    result, start = [], 0
-    for first, second, coupling in found[: max(1, int(np.sum(total <= MOST_TERMS)))]:
-        copies = min(side.multiplicity[i] for i in (first, second, target))
-        start = start if start + copies <= side.multiplicity[target] else 0
-        result.append(Path(first, second, target, coupling, copies, start))
-        start += copies
-    return result
-
-
-def _terms(coupling: np.ndarray) -> int:
-    return int(np.count_nonzero(np.abs(coupling) > 1e-12))
+def _couplings_to(side: Isotypic, target: int) -> list[Path]:
+    goal, finite = side.irreps[target], len(side.rep.group.matrices)
+    present = [i for i, m in enumerate(side.multiplicity) if m and (goal.is_trivial or not side.irreps[i].is_trivial)]
+    paths = []
+    for position, first in enumerate(present):
+        for second in present[position:]:
+            irreps = (side.irreps[first], side.irreps[second], goal)
+            found = np.sqrt(goal.size) * couplings(*irreps, finite)
+            # Linear layers turn a complex or quaternionic irrep within itself, and with it one coupling into others.
+            distinct = -(-len(found) // max(len(irrep.endomorphisms) for irrep in irreps))
+            copies = min(side.multiplicity[i] for i in (first, second, target))
+            paths += [
+                Path(first, second, target, np.where(np.abs(coupling) < 1e-12, 0, coupling), copies, 0)
+                for coupling in found[:distinct]
+            ]
+    return paths
 
 
 class Bilinear(eqx.Module):
@@ -82,8 +87,9 @@ class Bilinear(eqx.Module):
 
     def __init__(self, rep: Rep, *, key: Key, scale: float = 0.3) -> None:
         self.rep = rep
-        sizes = [count for _, count in rep.blocks] if rep.is_permutation else [path.copies for path in product_paths(rep)]
-        self.weights = tuple(jax.random.normal(named_key(key, i), (size,)) * scale for i, size in enumerate(sizes))
+        copies = [count for _, count in rep.blocks]
+        sizes = copies if rep.is_permutation else [path.copies for path in product_paths(rep)]
+        self.weights = tuple(divide(jax.random.normal(key, (sum(sizes),)) * scale, sizes))
 
     def __call__(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         if self.rep.is_permutation:
@@ -102,10 +108,11 @@ class Bilinear(eqx.Module):
         result = list(parts)
         for path, weight in zip(product_paths(self.rep), self.weights, strict=True):
             first = [_first(row, path.copies) for row in parts[path.first]]
-            second = [weight * _first(lax.rev(row, [0]), path.copies) for row in parts[path.second]]
-            products = _couple(path.coupling, first, second)
+            second = [_first(lax.rev(row, [0]), path.copies) for row in parts[path.second]]
+            products = _weighted(path.coupling, weight, first, second)
+            after = len(result[path.target][0]) - path.start - path.copies
             result[path.target] = [
-                row + jnp.pad(product, (path.start, len(row) - path.copies - path.start))
+                row + jnp.pad(product, (path.start, after))
                 for row, product in zip(result[path.target], products, strict=True)
             ]
         return result
@@ -115,10 +122,15 @@ def _first(row: Array, columns: int) -> Array:
     return row if columns == len(row) else divide(row, [columns, len(row) - columns])[0]
 
 
+def _weighted(coupling: np.ndarray, weight: Array, first: Rows, second: Rows) -> Rows:
+    """The weighted products; the weight multiplies whichever has fewest rows."""
+    if len(first) <= len(coupling):
+        return _couple(coupling, [weight * row for row in first], second)
+    return [weight * row for row in _couple(coupling, first, second)]
+
+
 def _couple(coupling: np.ndarray, first: Rows, second: Rows) -> Rows:
-    rows = []
-    for matrix in coupling:
-        entries = np.argwhere(np.abs(matrix) > 1e-12).tolist()
-        terms = [float(matrix[i, j]) * first[i] * second[j] for i, j in entries]
-        rows.append(sum(terms[1:], terms[0]))
-    return rows
+    return [
+        total([float(matrix[i, j]) * first[i] * second[j] for i, j in np.argwhere(matrix).tolist()])
+        for matrix in coupling
+    ]

@@ -1,11 +1,9 @@
-"""Between component order, in which networks store activations, and irreducible coordinates, in which they mix them.
+"""Between the order in which networks store activations and irreducible coordinates, in which they mix them.
 
-A block of m copies of an n-dimensional atom is n rows of m columns. In irreducible (isotypic) coordinates all copies of
-one irreducible representation of dimension d stand together as d rows of M columns; an equivariant map mixes only columns.
-
-Rows are separate one-dimensional arrays. Under `vmap` each is then a plain matrix (batch, columns): every product of
-matrices runs without transposed copies, and sums of rows fuse with their neighbours. `lax.split` and concatenation stand
-where slices could, because they are each other's gradient; that of a slice is an array padded with zeros.
+In irreducible (isotypic) coordinates all copies of one irreducible representation of dimension d stand together as d
+rows of M columns; an equivariant map mixes only columns. Where the atoms' own coordinates are irreducible, activations
+are stored in this very order, and nothing has to be computed to get there. Elsewhere they are stored component after
+component: a block of m copies of an n-dimensional atom is n rows of m columns. `storage_order` says which.
 """
 
 from __future__ import annotations
@@ -16,14 +14,12 @@ from functools import cached_property, lru_cache
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
+from symbreak.nn.rows import Rows, divide, divide_evenly, joined, weighted_sums
 from symbreak.symmetry.basis import Irrep, Splitting, canonical_basis, split_into_irreducibles
 from symbreak.symmetry.elements import frozen
 from symbreak.symmetry.rep import Rep
-
-Rows = list[Array]  # d arrays of M columns
 
 # A block with fewer copies or a denser transform is narrow: written-out sums of short rows cost more than they save.
 FEWEST_COPIES = 16
@@ -42,74 +38,95 @@ class Block:
     def size(self) -> int:
         return len(self.splitting.transform) * self.copies
 
-    @cached_property
-    def is_reordered(self) -> bool:
-        """The coordinates are irreducible already."""
+    @property
+    def is_irreducible(self) -> bool:
+        """The atom's coordinates are irreducible ones, up to their order."""
         return bool(np.all(np.max(self.splitting.transform, axis=1) == 1))
 
     @property
     def is_wide(self) -> bool:
-        entries = np.count_nonzero(np.abs(self.splitting.transform) > 1e-12)
-        return self.copies >= FEWEST_COPIES and bool(entries <= MOST_ENTRIES)
+        return self.copies >= FEWEST_COPIES and int(np.count_nonzero(self.splitting.transform)) <= MOST_ENTRIES
 
 
 @dataclass(frozen=True, eq=False)
 class Isotypic:
     """The irreducible coordinates of one representation, in a basis shared with others.
 
-    Columns of an irrep come from the wide blocks first, then from the narrow ones. Wide blocks are transformed by
-    written-out sums, the narrow ones all together by one constant orthogonal matrix.
+    `stored` lists the irreps in the order in which their rows are stored. Where it is None, activations come component
+    after component: wide blocks are transformed by written-out sums, the narrow ones together by one constant
+    orthogonal matrix, and the columns of an irrep come from the wide blocks first. `detour` brings stored order to
+    component order for a representation that is stored in irreducible coordinates of another basis than the shared one.
     """
 
     rep: Rep
     irreps: tuple[Irrep, ...]
     blocks: tuple[Block, ...]
+    stored: tuple[int, ...] | None
+    detour: np.ndarray | None
 
     @cached_property
     def wide(self) -> tuple[Block, ...]:
-        reordered = all(block.is_wide or block.is_reordered for block in self.blocks)
-        return tuple(block for block in self.blocks if reordered or block.is_wide)
+        return tuple(block for block in self.blocks if block.is_wide or self.stored is not None)
 
     @cached_property
     def narrow(self) -> tuple[Block, ...]:
         return tuple(block for block in self.blocks if block not in self.wide)
 
+    def copies(self, index: int, blocks: Sequence[Block]) -> list[int]:
+        """Columns of one irrep in these blocks, piece after piece."""
+        return [block.copies for block in blocks for irrep, _ in block.splitting.pieces if irrep == index]
+
     @cached_property
     def multiplicity(self) -> tuple[int, ...]:
         """Columns per irrep."""
-        return tuple(sum(self._copies(index, self.blocks)) for index in range(len(self.irreps)))
+        return tuple(sum(self.copies(index, self.blocks)) for index in range(len(self.irreps)))
 
     def split(self, x: Float[Array, " size"]) -> list[Rows]:
-        """Component order → rows per irrep; none where it does not occur."""
+        """Stored order → rows per irrep; none where it does not occur."""
+        if self.stored is None:
+            return self._split_components(x if self.detour is None else x[self.detour])
+        parts: list[Rows] = [[] for _ in self.irreps]
+        rows = iter(divide(x, [self.multiplicity[i] for i in self.stored for _ in range(self.irreps[i].size)]))
+        for index in self.stored:
+            parts[index] = [next(rows) for _ in range(self.irreps[index].size)]
+        return parts
+
+    def join(self, parts: Sequence[Rows]) -> Float[Array, " size"]:
+        """Rows per irrep → stored order."""
+        if self.stored is None:
+            x = self._join_components(parts)
+            return x if self.detour is None else x[np.argsort(self.detour)]
+        return joined([row for index in self.stored for row in parts[index]])
+
+    def _split_components(self, x: Array) -> list[Rows]:
         source = dict(zip(self.blocks, divide(x, [block.size for block in self.blocks]), strict=True))
         columns: list[list[Rows]] = [[[] for _ in range(irrep.size)] for irrep in self.irreps]
         for block in self.wide:
-            rows = _sums(block.splitting.transform, divide_evenly(source[block], block.copies))
+            rows = weighted_sums(block.splitting.transform, divide_evenly(source[block], block.copies))
             for index, start in block.splitting.pieces:
                 for i, row in enumerate(columns[index]):
                     row.append(rows[start + i])
         if self.narrow:
             narrow = joined([source[block] for block in self.narrow]) @ jnp.asarray(self._narrow_matrix.T, x.dtype)
             pieces = iter(divide(narrow, self._narrow_widths))
-            for index, rows in enumerate(columns):
-                if self._copies(index, self.narrow):
-                    for row in rows:
+            for index, rows_so_far in enumerate(columns):
+                if self.copies(index, self.narrow):
+                    for row in rows_so_far:
                         row.append(next(pieces))
         return [[joined(row) for row in rows if row] for rows in columns]
 
-    def join(self, parts: Sequence[Rows]) -> Float[Array, " size"]:
-        """Rows per irrep → component order."""
+    def _join_components(self, parts: Sequence[Rows]) -> Array:
         columns: list[list[Rows]] = []  # per irrep and row
         for index, rows in enumerate(parts):
-            narrow = sum(self._copies(index, self.narrow))
-            widths = self._copies(index, self.wide) + ([narrow] if narrow else [])
+            narrow = sum(self.copies(index, self.narrow))
+            widths = self.copies(index, self.wide) + ([narrow] if narrow else [])
             columns.append([divide(row, widths) for row in rows])
         target: dict[Block, Array] = {}
         for block in self.wide:
             rows = [row.pop(0) for index, _ in block.splitting.pieces for row in columns[index]]
-            target[block] = joined(_sums(block.splitting.transform.T, rows))
+            target[block] = joined(weighted_sums(block.splitting.transform.T, rows))
         if self.narrow:
-            rows = [piece for irrep in columns for row in irrep for piece in row]
+            rows = [piece for rows_left in columns for row in rows_left for piece in row]
             narrow = joined(rows) @ jnp.asarray(self._narrow_matrix, rows[0].dtype)
             target |= zip(self.narrow, divide(narrow, [block.size for block in self.narrow]), strict=True)
         return joined([target[block] for block in self.blocks])
@@ -128,13 +145,9 @@ class Isotypic:
                 readers[index].append(reader)
         return [np.concatenate(parts, axis=1) for parts in readers]
 
-    def _copies(self, index: int, blocks: Sequence[Block]) -> list[int]:
-        """Columns of one irrep, piece after piece."""
-        return [block.copies for block in blocks for irrep, _ in block.splitting.pieces if irrep == index]
-
     @cached_property
     def _narrow_widths(self) -> list[int]:
-        totals = [(irrep.size, sum(self._copies(index, self.narrow))) for index, irrep in enumerate(self.irreps)]
+        totals = [(irrep.size, sum(self.copies(index, self.narrow))) for index, irrep in enumerate(self.irreps)]
         return [columns for size, columns in totals for _ in range(size) if columns]
 
     @cached_property
@@ -143,44 +156,55 @@ class Isotypic:
         components = np.concatenate([block.start + np.arange(block.size) for block in self.narrow])
         rows = []
         for index, reader in enumerate(self.readers):
-            first = sum(self._copies(index, self.wide))
+            first = sum(self.copies(index, self.wide))
             rows.append(reader[:, first:, components].reshape(-1, len(components)))
         return np.concatenate(rows)
-
-
-def divide(x: Array, sizes: Sequence[int]) -> Rows:
-    """Consecutive parts of a vector."""
-    return [x] if len(sizes) == 1 else list(lax.split(x, sizes))
-
-
-def divide_evenly(x: Array, size: int) -> Rows:
-    return divide(x, [size] * (x.shape[0] // size))
-
-
-def joined(rows: Sequence[Array]) -> Array:
-    return rows[0] if len(rows) == 1 else jnp.concatenate(rows)
-
-
-def _sums(matrix: np.ndarray, rows: Rows) -> Rows:
-    """matrix @ rows, written out, for a constant matrix with few entries."""
-    result = []
-    for weights in matrix:
-        terms = [rows[j] if weights[j] == 1 else float(weights[j]) * rows[j] for j in np.flatnonzero(np.abs(weights) > 1e-12)]
-        result.append(sum(terms[1:], terms[0]))
-    return result
 
 
 @lru_cache(maxsize=4096)
 def isotypic(*reps: Rep) -> tuple[Isotypic, ...]:
     """Irreducible coordinates of several representations in one shared basis, set by their order."""
-    irreps, found = split_into_irreducibles(tuple(atom for rep in reps for atom in rep.distinct))
+    group = reps[0].group
+    # The group's own atoms come first, so that almost all layers of it share one basis.
+    atoms = (group.trivial, group.vector, *(atom for rep in reps for atom in rep.distinct))
+    irreps, found = split_into_irreducibles(atoms)
     splittings = {atom: _with_simple_columns(splitting, irreps) for atom, splitting in found.items()}
     result = []
     for rep in reps:
         starts = np.cumsum([0, *(atom.size * count for atom, count in rep.blocks)]).tolist()
-        blocks = [Block(count, start, splittings[atom]) for (atom, count), start in zip(rep.blocks, starts, strict=False)]
-        result.append(Isotypic(rep, irreps, tuple(blocks)))
+        blocks = [
+            Block(count, start, splittings[atom]) for (atom, count), start in zip(rep.blocks, starts, strict=False)
+        ]
+        stored = detour = None
+        if len(reps) == 1:
+            if all(block.is_irreducible for block in blocks):
+                stored = _by_first_occurrence(blocks)
+        else:
+            (alone,) = isotypic(rep)
+            pairs = zip(blocks, alone.blocks, strict=True)
+            if alone.stored is not None:
+                if all(np.array_equal(a.splitting.transform, b.splitting.transform) for a, b in pairs):
+                    stored = _by_first_occurrence(blocks)
+                else:
+                    detour = np.argsort(_irreducible_order(alone))
+        result.append(Isotypic(rep, irreps, tuple(blocks), stored, detour))
     return tuple(result)
+
+
+def storage_order(rep: Rep) -> np.ndarray:
+    """Index that brings a flat vector, copy after copy, into the order in which networks store it."""
+    (alone,) = isotypic(rep)
+    return rep.component_order if alone.stored is None else rep.component_order[_irreducible_order(alone)]
+
+
+def _by_first_occurrence(blocks: Sequence[Block]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(index for block in blocks for index, _ in block.splitting.pieces))
+
+
+def _irreducible_order(side: Isotypic) -> np.ndarray:
+    """Index that brings component order into the stored order of irreducible coordinates."""
+    assert side.stored is not None
+    return np.concatenate([np.argmax(side.readers[index], axis=2).ravel() for index in side.stored])
 
 
 def _with_simple_columns(splitting: Splitting, irreps: tuple[Irrep, ...]) -> Splitting:

@@ -1,11 +1,13 @@
 """Four ways to be linear: `Dense` ignores the symmetry, `Equivariant` respects it, `Residual` and `Relaxed` bend it.
 
-All map a vector of one representation to a vector of another, both in component order (see `isotypic`), and are made by
-the same call `family(source, target, key=…, scale=…)`. Every leaf is a trainable float array; bases are constants.
+All map a vector of one representation to a vector of another, both in stored order (see `isotypic.storage_order`), and
+are made by the same call `family(source, target, key=…, scale=…)`. Every leaf is a trainable float array; bases are
+constants.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import equinox as eqx
@@ -14,10 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbreak.nn.isotypic import FEWEST_COPIES, Rows, divide_evenly, isotypic, joined
+from symbreak.nn.isotypic import isotypic
 from symbreak.nn.keys import Key, named_key
+from symbreak.nn.rows import Rows, divide, divide_evenly, joined, total
 from symbreak.symmetry.basis import Irrep
 from symbreak.symmetry.rep import Rep
+
+# With fewer columns, one product with a larger matrix that is mostly zeros costs less than several small ones.
+FEWEST_COLUMNS = 16
+FEWEST_COMPLEX_COLUMNS = 48
 
 
 class Linear(eqx.Module):
@@ -62,14 +69,17 @@ class Equivariant(Linear):
     def __init__(self, source: Rep, target: Rep, *, key: Key, scale: float = 1.0) -> None:
         self.source, self.target = source, target
         entry, leave = isotypic(source, target)
-        weights = []
+        shapes, spreads = [], []
         for index in shared_irreps(source, target):
             algebra = len(entry.irreps[index].endomorphisms)
-            shape = (algebra, entry.multiplicity[index], leave.multiplicity[index])
-            spread = scale / np.sqrt(algebra * shape[1])  # keeps the variance of a coordinate
-            weights.append(jax.random.normal(named_key(key, index), shape) * spread)
-        self.weights = tuple(weights)
-        self.bias = jnp.zeros(sum(m for m, irrep in zip(leave.multiplicity, leave.irreps, strict=True) if irrep.is_trivial))
+            shapes.append((algebra, entry.multiplicity[index], leave.multiplicity[index]))
+            spreads.append(scale / np.sqrt(algebra * entry.multiplicity[index]))  # keeps the variance of a coordinate
+        draws = divide(jax.random.normal(key, (sum(map(math.prod, shapes)),)), [math.prod(shape) for shape in shapes])
+        self.weights = tuple(
+            spread * draw.reshape(shape) for spread, draw, shape in zip(spreads, draws, shapes, strict=False)
+        )
+        invariants = [m for m, irrep in zip(leave.multiplicity, leave.irreps, strict=True) if irrep.is_trivial]
+        self.bias = jnp.zeros(sum(invariants))
 
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         entry, leave = isotypic(self.source, self.target)
@@ -95,11 +105,11 @@ def shared_irreps(source: Rep, target: Rep) -> tuple[int, ...]:
 
 def _mix(irrep: Irrep, weight: Array, rows: Rows) -> Rows:
     """Σ_k (E_k rows) W_k."""
-    algebra, _, columns = weight.shape
-    if algebra == 1 and (irrep.size == 1 or min(weight.shape[1:]) >= FEWEST_COPIES):
+    algebra, *columns = weight.shape
+    if irrep.size == 1 or (algebra == 1 and min(columns) >= FEWEST_COLUMNS):
         return [row @ weight[0] for row in rows]
-    if algebra == 2 and irrep.size == 2 and min(weight.shape[1:]) >= 48:
-        # A product of complex numbers from three real ones.
+    if irrep.size == algebra == 2 and min(columns) >= FEWEST_COMPLEX_COLUMNS:
+        # The product of two complex matrices by three real ones instead of four.
         first, second = rows
         real, imaginary = weight[0], float(irrep.endomorphisms[1, 1, 0]) * weight[1]
         both = (first + second) @ real
@@ -108,8 +118,8 @@ def _mix(irrep: Irrep, weight: Array, rows: Rows) -> Rows:
         jnp.asarray(turn.T, weight.dtype)[:, None, :, None] * mixing[None, :, None, :]
         for turn, mixing in zip(irrep.endomorphisms, weight, strict=True)
     ]
-    matrix = sum(turned[1:], turned[0]).reshape(len(rows) * weight.shape[1], -1)
-    return divide_evenly(joined(rows) @ matrix, columns)
+    matrix = total(turned).reshape(irrep.size * columns[0], irrep.size * columns[1])
+    return divide_evenly(joined(rows) @ matrix, columns[1])
 
 
 class Residual(Linear):
@@ -117,18 +127,13 @@ class Residual(Linear):
 
     equivariant: Equivariant
     free: Dense
+    source: Rep = eqx.field(static=True)
+    target: Rep = eqx.field(static=True)
 
     def __init__(self, source: Rep, target: Rep, *, key: Key, scale: float = 1.0) -> None:
+        self.source, self.target = source, target
         self.equivariant = Equivariant(source, target, key=named_key(key, "equivariant"), scale=scale)
         self.free = Dense(source, target, key=named_key(key, "free"), scale=1e-3 * scale)
-
-    @property
-    def source(self) -> Rep:
-        return self.equivariant.source
-
-    @property
-    def target(self) -> Rep:
-        return self.equivariant.target
 
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         return self.equivariant(x) + self.free(x)
@@ -143,29 +148,24 @@ class Relaxed(Linear):
 
     banks: tuple[Equivariant, ...]
     scales: Float[Array, "banks scales"]
+    source: Rep = eqx.field(static=True)
+    target: Rep = eqx.field(static=True)
 
     def __init__(self, source: Rep, target: Rep, *, key: Key, scale: float = 1.0, banks: int = 1) -> None:
+        self.source, self.target = source, target
         self.banks = tuple(
             Equivariant(source, target, key=named_key(key, bank), scale=scale / np.sqrt(banks)) for bank in range(banks)
         )
         self.scales = jnp.ones((banks, int(_scale_index(target).max()) + 1))
 
-    @property
-    def source(self) -> Rep:
-        return self.banks[0].source
-
-    @property
-    def target(self) -> Rep:
-        return self.banks[0].target
-
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         index = _scale_index(self.target)
         scaled = [scale[index] * bank(x) for bank, scale in zip(self.banks, self.scales, strict=True)]
-        return sum(scaled[1:], scaled[0])
+        return total(scaled)
 
 
 def _scale_index(target: Rep) -> np.ndarray:
-    """Which scale each output component uses, in component order."""
+    """Which scale each output component uses, in stored order."""
     if not target.group.is_finite or any(atom != target.group.regular for atom in target.distinct):
         return np.arange(target.size)
     elements = [np.repeat(np.arange(atom.size), count) for atom, count in target.blocks]
@@ -173,9 +173,11 @@ def _scale_index(target: Rep) -> np.ndarray:
 
 
 def reference_matrix(layer: Equivariant) -> tuple[np.ndarray, np.ndarray]:
-    """Matrix and bias of an equivariant layer, assembled the slow way in float64; tests compare the layer with it."""
-    entry, leave = isotypic(layer.source, layer.target)
+    """Matrix and bias of an equivariant layer, assembled the slow way in float64; tests compare the layer with it.
 
+    They act on flat vectors, copy after copy, as the representations' own matrices do.
+    """
+    entry, leave = isotypic(layer.source, layer.target)
     matrix = np.zeros((layer.target.size, layer.source.size))
     bias = np.zeros(layer.target.size)
     for index, weight in zip(shared_irreps(layer.source, layer.target), layer.weights, strict=True):
@@ -185,4 +187,5 @@ def reference_matrix(layer: Equivariant) -> tuple[np.ndarray, np.ndarray]:
     for index, irrep in enumerate(leave.irreps):
         if irrep.is_trivial:
             bias += np.einsum("nt,n->t", leave.readers[index][0], np.asarray(layer.bias, np.float64))
-    return matrix, bias
+    rows, columns = np.argsort(layer.target.component_order), np.argsort(layer.source.component_order)
+    return matrix[np.ix_(rows, columns)], bias[rows]

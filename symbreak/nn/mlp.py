@@ -7,68 +7,22 @@ between copies of the regular representation, ReLU) and EMLP (equivariant map, p
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbreak.errors import InputError
 from symbreak.nn.activation import gated, require_pointwise, with_gates
 from symbreak.nn.bilinear import Bilinear
+from symbreak.nn.hidden import WIDTH, Style, hidden_rep
+from symbreak.nn.isotypic import storage_order
 from symbreak.nn.keys import Key, named_key
 from symbreak.nn.linear import Dense, Linear
-from symbreak.symmetry.basis import split_into_irreducibles
-from symbreak.symmetry.group import Group
-from symbreak.symmetry.rep import Atom, Rep
+from symbreak.symmetry.rep import Rep
 
 Family = Callable[..., Linear]
-Style = Literal["plain", "regular", "emlp"]
-
-# Copies of R, V, V⊗V, V⊗V⊗V at width 256, by group; other groups use the last row.
-_SHARES: dict[str, tuple[float, ...]] = {
-    "C2": (126, 55, 5),
-    "C4": (136, 30),
-    "SO(3)": (70, 23, 7, 2),
-}
-_WIDTH = 256
-
-
-@lru_cache(maxsize=256)
-def hidden_rep(group: Group, width: int, style: Style) -> Rep:
-    """A hidden representation of about equal parts of the group's small tensors, exactly `width` wide."""
-    if style == "plain":
-        return width * group.trivial
-    if style == "regular":
-        if not group.is_finite or width % group.order:
-            raise InputError(f"a regular network under {group} needs a finite group and a width divisible by its order")
-        return (width // group.order) * group.regular
-    copies = _SHARES.get(group.name)
-    powers = [_tensor(group, power) for power in range(len(copies) if copies else 3)]
-    if copies is None:
-        # Half scalars, the rest vectors and, where they are small, their products.
-        copies = (0, int(0.43 * _WIDTH / powers[1].size), int(0.08 * _WIDTH / powers[2].size))
-    scaled = [max(1, round(count * width / _WIDTH)) if count else 0 for count in copies[1:]]
-    used = sum(count * powers[i + 1].size for i, count in enumerate(scaled))
-    if used >= width:
-        raise InputError(f"width {width} is too small for hidden tensors of {group}: use at least {2 * used}")
-    rep = (width - used) * group.trivial
-    for power, count in enumerate(scaled, start=1):
-        if count:
-            rep = rep + count * powers[power]
-    return rep
-
-
-def _tensor(group: Group, power: int) -> Atom:
-    """V⊗…⊗V; where the group does more than permute its coordinates, in a basis that shows its irreducible parts."""
-    tensors = tuple(group.vector**lower for lower in range(power + 1))
-    if power < 2 or tensors[power].is_permutation:
-        return tensors[power]
-    turn = split_into_irreducibles(tensors)[1][tensors[power]].transform
-    images = [np.round(turn @ m @ turn.T, 14) for m in (*tensors[power].matrices, *tensors[power].lie)]
-    return group.atom(tensors[power].name, images[: len(group.matrices)], images[len(group.matrices) :])
 
 
 class Block(eqx.Module):
@@ -94,7 +48,8 @@ class Block(eqx.Module):
         if self.pointwise:
             return jax.nn.relu(x)
         assert self.bilinear is not None
-        return gated(self.hidden, self.bilinear(x))
+        # Without the barrier XLA computes the products again for each row that a gate scales.
+        return gated(self.hidden, jax.lax.optimization_barrier(self.bilinear(x)))
 
 
 class Network(eqx.Module):
@@ -112,7 +67,7 @@ class Network(eqx.Module):
         target: Rep,
         *,
         key: Key,
-        width: int = _WIDTH,
+        width: int = WIDTH,
         depth: int = 2,
         style: Style = "plain",
         head_scale: float = 1.0,
@@ -130,14 +85,14 @@ class Network(eqx.Module):
 
     def features(self, x: Float[Array, " source"]) -> Float[Array, " hidden"]:
         """The last hidden layer."""
-        x = _reorder(x, self.source.component_order)
+        x = _reorder(x, storage_order(self.source))
         for block in self.blocks:
             x = block(x)
         return x
 
     def read(self, features: Float[Array, " hidden"]) -> Float[Array, " target"]:
         """The head, in the target's own order."""
-        return _reorder(self.head(features), np.argsort(self.target.component_order))
+        return _reorder(self.head(features), np.argsort(storage_order(self.target)))
 
 
 def _reorder(x: Array, order: np.ndarray) -> Array:

@@ -22,11 +22,11 @@ import numpy as np
 from symbreak.errors import EnvironmentFault, InputError, StorageFault
 from symbreak.studies.report_details import audit_bars, provenance
 from symbreak.studies.report_figures import bounds_of, paint, title_of
-from symbreak.studies.report_grid import FILE, GridRecord, read_grid_record
 from symbreak.studies.report_html import figure, glance, headline, overall_table, results_table, swatch, text
 from symbreak.studies.report_runs import Group, Run, find_runs, group_runs, read_json
 from symbreak.studies.report_tables import Overall, compare, overall
 from symbreak.studies.statistics import curve_band, iqm, mean, performance_profile
+from symbreak.training.grid_record import FILE, GridRecord, read_grid_record
 
 Styles = Mapping[str, tuple[str, str]]
 

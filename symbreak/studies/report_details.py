@@ -52,7 +52,7 @@ def _brief(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if math.isfinite(share) else "an unknown share"
+    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%" if math.isfinite(share) else "an unknown share"
 
 
 def provenance(groups: Sequence[Group]) -> str:
@@ -71,7 +71,7 @@ def _run_details(run: Run) -> str:
     versions = run.config.get("versions")
     facts: dict[str, Any] = {"state": run.state, "last step": f"{int(run.rows[-1]['step']):,}" if run.rows else "none"}
     facts |= {key: value for key, value in run.status.items() if key not in ("state", "step")}
-    facts |= {key: value for key, value in sorted(run.config.items()) if key != "versions"}
+    facts |= {key: value for key, value in sorted(run.config.items()) if key != "versions" and value not in (None, {})}
     facts |= (
         {"versions": ", ".join(f"{key} {value}" for key, value in versions.items())}
         if isinstance(versions, dict)

@@ -54,7 +54,7 @@ class Estimate:
 
     def excludes(self, value: float) -> bool:
         """Whether the interval lies on one side of the value: what is called significant."""
-        return self.low > value or self.high < value
+        return bool(self.low > value or self.high < value)
 
 
 def mean(values: Scores, weights: Weights) -> np.ndarray:

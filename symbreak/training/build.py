@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Array
 
 from symbreak.agents.dqn import DQN, DQNConfig
-from symbreak.agents.sac import SAC, SACConfig
 from symbreak.agents.methods import Method, as_published, get_method
+from symbreak.agents.sac import SAC, SACConfig
 from symbreak.errors import InputError
 from symbreak.gates.gate import AbstractGate, FixedGate, NoGate, OracleGate
 from symbreak.gates.learned import GateConfig, LearnedGate
@@ -120,7 +120,9 @@ def make_gate(
             config = replace(config, state_gate=method.state_gate, candidates=method.candidates)
         return LearnedGate(symmetry, outcome_for(task, symmetry, preset), replace(config, **changes))
     if task.jax_env is None:
-        raise InputError(f"method {method.gate!r} needs a grid-world, whose tables say what is broken; {task.name} is none")
+        raise InputError(
+            f"method {method.gate!r} needs a grid-world, whose tables say what is broken; {task.name} is none"
+        )
     world = task.jax_env()
     return OracleGate(oracle_table(world, method.gate), StateIndex(world))
 

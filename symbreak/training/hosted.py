@@ -1,7 +1,7 @@
 """Training on any Gymnasium environment: one compiled call per environment step.
 
-Each call stores the last transition, draws a batch, updates everything and chooses the next action; buffers are donated,
-and nothing comes back to the host but the action. Evaluation uses an environment and a random stream of its own.
+Each call stores the last transition, draws a batch, updates everything and chooses the next action; buffers are
+donated, and nothing comes back to the host but the action. Evaluation uses its own environment and random stream.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Device:
 
     @partial(jax.jit, static_argnums=(0, 5), donate_argnums=1)
     def advance(
-        self, state: HostedState, transition: Transition, observation: Array, step: Array, learn: bool, key: Key
+        self, state: HostedState, transition: tuple[Any, ...], observation: Any, step: Any, learn: bool, key: Key
     ) -> tuple[HostedState, Array]:
-        """Store a transition, learn from the replay, and choose the action for `observation`."""
+        """Store a transition (the fields of `Transition`), learn, and choose the action for `observation`."""
         step_key = jax.random.fold_in(named_key(key, "step"), step)
-        replay = state.replay.insert(transition)
+        replay = state.replay.insert(Transition(*transition))
         agent, totals, counts = state.agent, state.totals, state.counts
         if learn:
             agent, metrics = self._learn(agent, replay, step, step_key)
@@ -71,11 +71,11 @@ class Device:
         return HostedState(agent, replay, totals, counts), action
 
     @partial(jax.jit, static_argnums=0)
-    def first_action(self, state: HostedState, observation: Array, key: Key) -> Array:
+    def first_action(self, state: HostedState, observation: Any, key: Key) -> Array:
         return self.agent.explore(state.agent, observation, jnp.zeros((), jnp.int32), named_key(key, "first"))
 
     @partial(jax.jit, static_argnums=0)
-    def exploit(self, agent: Any, observation: Array, key: Key) -> tuple[Array, Array]:
+    def exploit(self, agent: Any, observation: Any, key: Key) -> tuple[Array, Array]:
         return self.agent.exploit(agent, observation, key)
 
 
@@ -116,10 +116,11 @@ class HostedLoop:
             if not np.all(np.isfinite(after)) or not np.isfinite(reward):
                 bad = np.flatnonzero(~np.isfinite(after))
                 where = f"observation[{bad[0]}]" if len(bad) else "reward"
-                raise NumericFault(f"the environment returned a non-finite {where} at step {self.step + 1}; check the simulator")
-            transition = Transition(
-                self.observation, action, np.float32(reward), after, np.float32(0.0 if terminated else config.discount)
-            )
+                raise NumericFault(
+                    f"the environment returned a non-finite {where} at step {self.step + 1}; check the simulator"
+                )
+            discount = 0.0 if terminated else config.discount
+            transition = (self.observation, action, np.float32(reward), after, np.float32(discount))
             self.step += 1
             self._return += float(reward)
             if terminated or truncated:
@@ -146,7 +147,9 @@ class HostedLoop:
         self.state = HostedState(self.state.agent, self.state.replay, zeros, {name: jnp.zeros(()) for name in totals})
         metrics = {name: float(totals[name] / counts[name]) for name in totals if counts[name] > 0}
         if metrics.get("gate/finite", 1.0) < 1.0:
-            raise NumericFault(f"the predictors' disagreement is not finite before step {self.step}; lower the predictor's rate")
+            raise NumericFault(
+                f"the predictors' disagreement is not finite before step {self.step}; lower the predictor's rate"
+            )
         return metrics
 
     def evaluate(self, episodes: int = 10) -> dict[str, float]:

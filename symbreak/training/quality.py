@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import rankdata
 
 from symbreak.theory import PermutationAction, TabularMDP, breaking, minority_gate, strict_gate
 
@@ -31,6 +31,11 @@ def precision_recall(score: np.ndarray, truth: np.ndarray, level: float = 0.5) -
     called, truth = score > level, np.asarray(truth, bool)
     hits = float((called & truth).sum())
     return hits / called.sum() if called.any() else float("nan"), hits / truth.sum() if truth.any() else float("nan")
+
+
+def rank_correlation(score: np.ndarray, truth: np.ndarray) -> float:
+    """Spearman's ρ: correlation of the ranks."""
+    return float(np.corrcoef(rankdata(score), rankdata(truth))[0, 1])
 
 
 def calibration_error(score: np.ndarray, truth: np.ndarray, bins: int = 10) -> float:
@@ -78,7 +83,7 @@ class GateJudge:
             "gate/precision": precision,
             "gate/recall": recall,
             "gate/calibration_error": calibration_error(score, truth["minority"]),
-            "gate/spearman": float(spearmanr(score, truth["breaking"]).statistic) if both else float("nan"),
+            "gate/spearman": rank_correlation(score, truth["breaking"]) if both else float("nan"),
             **{f"gate/mean_{name}": float(score[mask].mean()) for name, mask in means.items() if mask.any()},
         }
 

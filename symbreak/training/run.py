@@ -1,9 +1,9 @@
 """One run: a config, a directory, and what happened.
 
-    config.json     what was asked for, with versions
-    metrics.jsonl   one object per evaluation; names are stable and documented in docs/methods.md
-    status.json     running, finished or failed, and at which step
-    tensorboard/    the same numbers for TensorBoard
+config.json     what was asked for, with versions
+metrics.jsonl   one object per evaluation; names are stable and documented in docs/methods.md
+status.json     running, finished or failed, and at which step
+tensorboard/    the same numbers for TensorBoard
 """
 
 from __future__ import annotations

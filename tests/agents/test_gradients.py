@@ -12,7 +12,8 @@ import pytest
 
 from symbreak.agents.dqn import DQN
 from symbreak.agents.sac import SAC
-from symbreak.gates import LearnedGate
+from symbreak.gates import AbstractGate, LearnedGate
+from symbreak.gates.gate import Empty
 from symbreak.gates.threshold import observe
 
 KEY = jax.random.key(3)
@@ -180,10 +181,11 @@ def test_the_table_sees_a_gate_that_does_not_stop(small_agent, drawn_state, rand
 
 
 @dataclass(frozen=True)
-class RightGate:
+class RightGate(AbstractGate):
     """1 on the right half of the plane, 0 on the left: known routing, sample by sample."""
 
     actions: int = 4
+    unchecked = ()
 
     def of_pair(self, state, observation, action, *, target=False):
         return (observation[0] > 0).astype(observation.dtype)
@@ -193,6 +195,12 @@ class RightGate:
 
     def of_state(self, state, observation, propose, key):
         return (observation[0] > 0).astype(observation.dtype)
+
+    def init(self, key):
+        return Empty()
+
+    def update(self, state, sample, batch, step, key, propose):
+        return state, {}
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])

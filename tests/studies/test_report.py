@@ -18,11 +18,11 @@ import pytest
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies import draw_curves, make_report
-from symbreak.studies.report_grid import read_grid_record, write_grid_record
 from symbreak.studies.report_runs import find_runs, group_runs, natural
 from symbreak.studies.report_tables import compare, overall, summarise
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
+from symbreak.training.grid_record import read_grid_record, write_grid_record
 
 LEVELS = {"partial": 0.72, "vanilla": 0.05, "augmented": 0.35, "exact": -0.12, "rpp": 0.3, "approximate": 0.2}
 
