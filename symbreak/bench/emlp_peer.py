@@ -35,7 +35,7 @@ def emlp_block() -> tuple[Callable[[Any, Any], Any], Any, int]:
     def apply(parameters: Any, x: Any) -> Any:
         # Set past objax's own check, which names a class that JAX no longer has.
         for variable, tensor in zip(variables, parameters, strict=True):
-            variable._value = tensor
+            variable._value = tensor  # pyright: ignore[reportAttributeAccessIssue]
         return block(x)
 
     return apply, variables.tensors(), hidden.size()
