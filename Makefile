@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup test slow check bench clean
+.PHONY: setup demo test slow check bench clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,11 @@ $(VENV)/.baselines: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[baselines]"
 	@touch $@
+
+demo: setup  ## train on a grid with obstacles and write a report
+	rm -rf runs/demo
+	$(BIN)/symbreak train grid-20 --method partial --steps 40000 --evaluations 10 --out runs/demo
+	$(BIN)/symbreak report runs/demo -o runs/demo/report.html
 
 test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest

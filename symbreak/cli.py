@@ -174,7 +174,7 @@ def report(
     """
     from symbreak.studies.report import make_report
 
-    print(make_report(runs, output))
+    print(f"report: {make_report(runs, output)}")
     return 0
 
 

@@ -66,6 +66,9 @@ def gate_config(task: Task, preset: Preset, steps: int) -> GateConfig:
         warmup=min(10_000, max(1, steps // 10)) if discrete else min(20_000, steps // 10),
         prior=0.5 if discrete else 0.7685,
         rate=5e-4,
+        # Every fourth step is enough on grid-worlds (AUROC 0.95 five thousand steps after warm-up) and costs a third.
+        predictor_every=4 if discrete else 1,
+        gate_every=4 if discrete else 1,
         largest_norm=1.0 if discrete else 0.5,
         width=256 if discrete else 128,
         state_gate="none" if discrete else "expectile",

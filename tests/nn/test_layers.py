@@ -227,23 +227,17 @@ def test_bilinear_layer_sees_angles_between_vectors(measure):
     assert np.abs(unseen[0] - unseen[1]).max() < 1e-6
 
 
-def test_bilinear_layer_reaches_every_irrep(group):
-    """From any two irreps that are there at first, products fill the others; none stays zero for ever."""
+@pytest.mark.parametrize("group", ["D4", "SO2", "SO3", "quaternion"], indirect=True)
+def test_products_of_vectors_reach_every_irrep(group):
+    """Otherwise hidden tensors stay zero for ever: inputs are vectors and invariants."""
     rep = with_gates(hidden(group))
-    (side,) = isotypic(rep)
-    layer = Bilinear(rep, key=KEY)
-    if rep.is_permutation:
-        assert all(float(jnp.abs(weight).max()) > 0 for weight in layer.weights)
-        return
+    side, vector = isotypic(rep, 1 * group.vector)
+    layer = jax.jit(Bilinear(rep, key=KEY).__call__)
     parts = side.split(jax.random.normal(KEY, (rep.size,)))
-    vector = isotypic(1 * group.vector)[0].multiplicity
-    start = [
-        rows if vector[i] or side.irreps[i].is_trivial else [0 * row for row in rows] for i, rows in enumerate(parts)
-    ]
-    x = side.join(start)
-    for _ in range(3):
-        x = layer(x)
-    assert all(float(jnp.abs(row).max()) > 0 for rows in side.split(x) for row in rows)
+    given = [count > 0 or irrep.is_trivial for count, irrep in zip(vector.multiplicity, side.irreps, strict=True)]
+    x = side.join([[row * keep for row in rows] for rows, keep in zip(parts, given, strict=True)])
+    assert not all(given)
+    assert all(float(jnp.abs(row).max()) > 0 for rows in side.split(layer(layer(x))) for row in rows)
 
 
 def test_gated_nonlinearity_commutes_and_bends(group, tolerance, measure):
