@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -108,7 +108,13 @@ def audit(
     return run_audit(task, symmetry, states, seed, json, out)
 
 
-def theory(task: TaskName = "grid-20", gamma: float = 0.99, out: Path | None = None, json: bool = False) -> int:
+def theory(
+    task: TaskName = "grid-20",
+    gamma: float = 0.99,
+    out: Path | None = None,
+    run: Path | None = None,
+    json: bool = False,
+) -> int:
     """What breaking costs on a grid-world: bounds, ceilings of the methods, the error-propagation figure.
 
     The numbers are given for 0, 10, 20, 30 and 40 obstacles of the same kind as the task, and for the task itself.
@@ -117,6 +123,7 @@ def theory(task: TaskName = "grid-20", gamma: float = 0.99, out: Path | None = N
         task: A grid-world.
         gamma: Discount factor.
         out: Also write the table and the figure into this directory.
+        run: Draw the greedy moves of this run's agent instead of the optimal policy of the group average.
         json: Print JSON, one object per layout.
     """
     import json as json_module
@@ -143,10 +150,31 @@ def theory(task: TaskName = "grid-20", gamma: float = 0.99, out: Path | None = N
         out.mkdir(parents=True, exist_ok=True)
         (out / "theory.json").write_text(text + "\n")
         slippery = chosen.jax_env(slip=world.slip or 0.35)
-        draw_propagation(slippery.tabular(), world.floor().blocked, out / "error-propagation.png", gamma=gamma)
+        policy, name = (
+            (None, "invariant policy") if run is None else (_greedy_moves(run, world), f"agent of {run.name}")
+        )
+        draw_propagation(
+            slippery.tabular(),
+            world.floor().blocked,
+            out / "error-propagation.png",
+            policy=policy,
+            gamma=gamma,
+            policy_name=name,
+        )
         if not json:
             print(f"written: {out / 'theory.json'}, {out / 'error-propagation.png'}")
     return 0
+
+
+def _greedy_moves(run: Path, world: Any) -> Any:
+    """A trained agent's action in every state, from the map that its run wrote."""
+    from symbreak.errors import InputError
+    from symbreak.training.grid_record import read_grid_record
+
+    record = read_grid_record(run / "grid.json")
+    if record.size != world.size or set(record.blocked) != set(world.floor().blocked.ravel().nonzero()[0].tolist()):
+        raise InputError(f"the run in {run} was trained on another floor; name the task that it was trained on")
+    return record.greedy.astype(int).ravel()
 
 
 def bench(what: tyro.conf.Positional[Literal["layers"]] = "layers", json: bool = False) -> int:

@@ -1,0 +1,77 @@
+"""The command line as a user meets it: answers, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from symbreak import cli
+
+
+def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["symbreak", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    return int(stop.value.code or 0), printed.out, printed.err
+
+
+def test_module_and_script_are_the_same_command():
+    result = subprocess.run([sys.executable, "-m", "symbreak", "--help"], capture_output=True, text=True, check=True)
+    for command in cli.COMMANDS:
+        assert command in result.stdout
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_explains_itself(monkeypatch, capsys, command):
+    code, out, _ = run(monkeypatch, capsys, command, "--help")
+    assert code == 0
+    assert "default" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("train", "grid-2O"), "grid-20"),
+        (("train", "grid-20", "--method", "partal"), "partial"),
+        (("audit", "swimer"), "swimmer"),
+        (("audit", "swimmer", "--symmetry", "exakt"), "exact"),
+        (("theory", "hopper"), "grid"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_way_out(monkeypatch, capsys, tmp_path, arguments, named):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert err.startswith("error[input]: ")
+    assert len(err.strip().splitlines()) == 1
+    assert named in err
+
+
+def test_tasks_are_listed_with_their_symmetries(monkeypatch, capsys):
+    code, out, _ = run(monkeypatch, capsys, "tasks", "--json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert code == 0
+    assert {"grid-0", "grid-40-slip", "hopper", "swimmer", "ant", "fetch-reach", "ur5e-reach"} <= set(rows)
+    assert set(rows["ant"]["symmetries"]) == {"paper", "exact"}
+
+
+def test_audit_tells_a_symmetry_from_none(monkeypatch, capsys):
+    for symmetry, code, verdict in (("paper", 2, "not a symmetry"), ("exact", 0, "exact")):
+        found, out, _ = run(monkeypatch, capsys, "audit", "swimmer", "--symmetry", symmetry, "--states", "30", "--json")
+        assert (found, json.loads(out)["verdict"]) == (code, verdict)
+
+
+@pytest.mark.slow
+def test_theory_prints_one_object_per_layout_and_draws(monkeypatch, capsys, tmp_path):
+    code, out, _ = run(monkeypatch, capsys, "theory", "grid-20", "--json", "--out", str(tmp_path))
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["layout"] for row in rows] == ["grid-0", "grid-10", "grid-20", "grid-30", "grid-40"]
+    names = {"broken_share", "value_gap", "value_gap_bound", "oracle_gap", "equivariant_return", "optimal_return"}
+    assert all(names <= set(row) for row in rows)
+    assert {"exact", "oracle-minority", "oracle-strict"} <= set(rows[0]["ceiling"])
+    assert (tmp_path / "error-propagation.png").stat().st_size > 10_000
