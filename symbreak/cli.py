@@ -159,7 +159,7 @@ def theory(
             out / "error-propagation.png",
             policy=policy,
             gamma=gamma,
-            policy_name=name,
+            policy_name="invariant policy" if run is None else f"agent of {run.name}",
         )
         if not json:
             print(f"written: {out / 'theory.json'}, {out / 'error-propagation.png'}")

@@ -73,11 +73,11 @@ class Equivariant(Linear):
         for index in shared_irreps(source, target):
             algebra = len(entry.irreps[index].endomorphisms)
             shapes.append((algebra, entry.multiplicity[index], leave.multiplicity[index]))
-            spreads.append(scale / np.sqrt(algebra * entry.multiplicity[index]))  # keeps the variance of a coordinate
-        draws = divide(jax.random.normal(key, (sum(map(math.prod, shapes)),)), [math.prod(shape) for shape in shapes])
-        self.weights = tuple(
-            spread * draw.reshape(shape) for spread, draw, shape in zip(spreads, draws, shapes, strict=False)
-        )
+            # Keeps the variance of a coordinate.
+            spreads.append(np.full(math.prod(shapes[-1]), scale / np.sqrt(algebra * entry.multiplicity[index])))
+        spread = np.concatenate([*spreads, np.zeros(0)])
+        draws = divide(jax.random.normal(key, spread.shape) * spread, [len(part) for part in spreads])
+        self.weights = tuple(draw.reshape(shape) for draw, shape in zip(draws, shapes, strict=True))
         invariants = [m for m, irrep in zip(leave.multiplicity, leave.irreps, strict=True) if irrep.is_trivial]
         self.bias = jnp.zeros(sum(invariants))
 
