@@ -150,9 +150,7 @@ def theory(
         out.mkdir(parents=True, exist_ok=True)
         (out / "theory.json").write_text(text + "\n")
         slippery = chosen.jax_env(slip=world.slip or 0.35)
-        policy, name = (
-            (None, "invariant policy") if run is None else (_greedy_moves(run, world), f"agent of {run.name}")
-        )
+        policy = None if run is None else _greedy_moves(run, world)
         draw_propagation(
             slippery.tabular(),
             world.floor().blocked,
