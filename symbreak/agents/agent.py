@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -25,11 +25,12 @@ POOL = 256  # elements of a continuous group that augmentation draws from
 class Transition(eqx.Module):
     """One step, or a batch of them. `discount` is γ, or 0 where the episode terminated (truncation does not count)."""
 
-    observation: Float[Array, "*batch observation"]
-    action: Array
-    reward: Float[Array, "*batch"]
-    next_observation: Float[Array, "*batch observation"]
-    discount: Float[Array, "*batch"]
+    # Arrays of the device, or of the host about to go there.
+    observation: Float[Any, "*batch observation"]
+    action: Any
+    reward: Float[Any, "*batch"]
+    next_observation: Float[Any, "*batch observation"]
+    discount: Float[Any, "*batch"]
 
 
 Sampler = Callable[[Key], Transition]
@@ -59,9 +60,6 @@ def draw(routing: Routing, probability: Float[Array, "*n"], key: Key) -> Float[A
     if routing == "soft":
         return probability
     return jax.random.bernoulli(key, probability).astype(probability.dtype)
-
-
-Value = TypeVar("Value", bound=Array)
 
 
 def mix(routing: Routing, outputs: tuple[Array, ...], gate: Array) -> Array:

@@ -51,7 +51,10 @@ class Measure:
     def _batched(self, function: Callable) -> Callable:
         """One compilation for all measurements of a function; it is kept, so that its id stays its own."""
         if id(function) not in self._compiled:
-            self._compiled[id(function)] = (function, jax.jit(jax.vmap(function)))
+            quick = {
+                "xla_backend_optimization_level": 0
+            }  # compiles in a third of the time; speed is measured elsewhere
+            self._compiled[id(function)] = (function, jax.jit(jax.vmap(function), compiler_options=quick))
         return self._compiled[id(function)][1]
 
     def run(self, function: Callable, source: Rep, target: Rep, x: np.ndarray, stored: bool) -> np.ndarray:
@@ -83,3 +86,20 @@ class Measure:
 @pytest.fixture
 def measure() -> Measure:
     return Measure()
+
+
+def _drawn(make: Callable, *arguments: object, **options: object):
+    """A module as training may leave it: random weights of its own shapes, biases too, without compiling its draw."""
+    shapes = jax.eval_shape(lambda key: make(*arguments, **options, key=key), jax.random.key(0))
+    rng = np.random.default_rng(4)
+
+    def fill(leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        spread = 1 / np.sqrt(max(1, np.prod(leaf.shape[:-1]))) if len(leaf.shape) > 1 else 0.3
+        return jnp.asarray(spread * rng.normal(size=leaf.shape), leaf.dtype)
+
+    return jax.tree.map(fill, shapes)
+
+
+@pytest.fixture
+def drawn() -> Callable:
+    return _drawn
