@@ -35,8 +35,6 @@ def interleaved(
     for _ in range(repeats):
         for name, call in calls.items():
             start = time.process_time()
-            for _ in range(counts[name]):
-                result = call()
-            jax.block_until_ready(result)
+            jax.block_until_ready([call() for _ in range(counts[name])])
             times[name].append((time.process_time() - start) / counts[name])
     return {name: min(values) for name, values in times.items()}
