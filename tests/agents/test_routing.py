@@ -17,6 +17,8 @@ from symbreak.tasks.gridworld import GridWorld
 from symbreak.training.compiled import CompiledLoop
 from symbreak.training.replay import Replay
 
+pytestmark = pytest.mark.slow  # minutes of compiling
+
 ROUTES = {0.0: ("exact", 0), 1.0: ("vanilla", 1)}
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from symbreak.agents.agent import Transition
 
+pytestmark = pytest.mark.slow  # minutes of compiling
+
 GAMMA = 0.9
 
 
