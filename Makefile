@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow slow-networks check bench clean
+.PHONY: setup demo test slow mutants check bench clean
 
 setup: $(STAMP)
 
@@ -28,10 +28,10 @@ test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest
 
 slow: setup  ## the wider tiers, below 45 minutes on two cores
-	$(BIN)/python -m pytest -m slow --timeout 2400 --ignore tests/nn --ignore tests/agents
+	$(BIN)/python -m pytest -m slow --timeout 2400
 
-slow-networks: setup  ## the wider tiers of layers and agents
-	$(BIN)/python -m pytest -m slow --timeout 2400 tests/nn tests/agents
+mutants: setup  ## deliberate faults, one or more for every trap, that the tests must notice
+	$(BIN)/python tests/mutants/run.py --jobs 2
 
 check: setup  ## style, types and import direction
 	$(BIN)/ruff check .

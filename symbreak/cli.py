@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +12,7 @@ import tyro
 
 from symbreak.errors import SymbreakError
 
+RunDirectory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 
 
@@ -21,6 +24,12 @@ def train(
     steps: int | None = None,
     seed: int = 0,
     evaluations: int = 20,
+    episodes: int | None = None,
+    checkpoint_every: int = 10_000,
+    log_every: int | None = None,
+    environment_timeout: float = 60.0,
+    set: tuple[str, ...] = (),
+    cores: Literal["one", "all"] = "one",
     out: Path | None = None,
     quiet: bool = False,
 ) -> int:
@@ -34,20 +43,120 @@ def train(
         steps: Environment steps; by default the task's budget.
         seed: Seed of everything random.
         evaluations: How many, spread evenly over the run.
+        episodes: Per evaluation; by default 128 on grid-worlds and 10 elsewhere.
+        checkpoint_every: Environment steps between two checkpoints; one more is made at the end.
+        log_every: Environment steps between two rows of training metrics; by default with evaluations only.
+        environment_timeout: Seconds that one step or reset of the environment may take.
+        set: Settings that differ from the preset, such as agent.width=64 gate.warmup=5000.
+        cores: One core makes a run repeatable bit for bit on machines with any number of them.
         out: Directory for the run's files; by default runs/TASK-METHOD-SEED.
         quiet: Print nothing but errors.
     """
-    from symbreak.progress import Progress
-    from symbreak.tasks import get_task
-    from symbreak.training.run import RunConfig
-    from symbreak.training.run import train as run
-
     directory = out or Path("runs") / f"{task}-{method}-{seed}"
-    config = RunConfig(task, method, symmetry, preset, steps, seed, evaluations)
-    with Progress(steps or get_task(task).training_steps, f"{method} on {task}", quiet) as progress:
-        rows = run(config, directory, progress.update)
+    with _one_run(cores) as watch:
+        from symbreak.training.record import is_finished, read_status
+        from symbreak.training.run import Run, RunConfig
+        from symbreak.training.settings import parse_assignments
+
+        if is_finished(directory):
+            print(f"{directory} already holds a finished run of {read_status(directory)['step']} steps; nothing to do")
+            return 0
+        config = RunConfig(
+            task=task,
+            method=method,
+            symmetry=symmetry,
+            preset=preset,
+            steps=steps,
+            seed=seed,
+            evaluations=evaluations,
+            episodes=episodes,
+            checkpoint_every=checkpoint_every,
+            log_every=log_every,
+            environment_timeout=environment_timeout,
+            **parse_assignments(set),
+        )
+        return _finish(lambda: Run.create(config, directory, watch=watch), directory, quiet)
+
+
+def resume(
+    directory: RunDirectory,
+    cores: Literal["one", "all"] = "one",
+    quiet: bool = False,
+) -> int:
+    """Continue a run that was killed, stopped or failed, as if it had never been interrupted.
+
+    Args:
+        directory: Directory of the run.
+        cores: As the run was started; another number changes the last bits, which is then said.
+        quiet: Print nothing but errors.
+    """
+    with _one_run(cores) as watch:
+        from symbreak.training.record import is_finished, read_status
+        from symbreak.training.run import Run
+
+        if is_finished(directory):
+            print(f"{directory} holds a finished run of {read_status(directory)['step']} steps; nothing to do")
+            return 0
+        return _finish(lambda: Run.open(directory, watch=watch), directory, quiet)
+
+
+@contextmanager
+def _one_run(cores: str) -> Iterator[Any]:
+    """Signals are heard, and cores chosen, before JAX is imported."""
+    from symbreak.training.cores import use_one_core
+    from symbreak.training.watch import Watch
+
+    if cores == "one":
+        use_one_core()
+    with Watch(owns_process=True) as watch:
+        yield watch
+
+
+def _finish(make: Callable[[], Any], directory: Path, quiet: bool) -> int:
+    from symbreak.progress import Progress
+
+    with make() as run:
+        title = f"{run.config.method} on {run.config.task}"
+        with Progress(run.schedule.end, title, quiet, done=run.step) as progress:
+            run.advance(report=progress.update)
     if not quiet:
-        print(f"return {rows[-1]['eval/return']:.3f} after {int(rows[-1]['step'])} steps; files in {directory}")
+        last = run.rows[-1]
+        print(f"return {last['eval/return']:.3f} after {int(last['step'])} steps; files in {directory}")
+    return 0
+
+
+def fingerprint(directory: RunDirectory) -> int:
+    """Print one SHA-256 of a run's state; equal for two runs if and only if they are bit-identical.
+
+    It covers parameters, optimisers, gate, threshold, replay and training metrics, by default of the finished run. When
+    the run was evaluated, logged or saved does not change it.
+
+    Args:
+        directory: Directory of the run.
+    """
+    from symbreak.training.inspection import fingerprint as compute
+
+    print(compute(directory))
+    return 0
+
+
+def verify(directory: RunDirectory) -> int:
+    """Check every checksum of a run, and say which of its checkpoints are good. The default changes nothing.
+
+    Args:
+        directory: Directory of the run.
+    """
+    from symbreak.errors import StorageFault
+    from symbreak.training.inspection import verify as inspect
+
+    verdict = inspect(directory)
+    for status in verdict.checkpoints:
+        print(f"{status.path.name}: {'good' if status.problem is None else f'damaged: {status.problem}'}")
+    if verdict.metrics is not None:
+        raise StorageFault(verdict.metrics)
+    if not verdict.good:
+        count = len(verdict.checkpoints)
+        raise StorageFault(f"{directory} has no good checkpoint ({count} found); restore it or start a new run")
     return 0
 
 
@@ -204,7 +313,17 @@ def report(
     return 0
 
 
-COMMANDS = {"train": train, "audit": audit, "tasks": tasks, "theory": theory, "report": report, "bench": bench}
+COMMANDS = {
+    "train": train,
+    "resume": resume,
+    "fingerprint": fingerprint,
+    "verify": verify,
+    "audit": audit,
+    "tasks": tasks,
+    "theory": theory,
+    "report": report,
+    "bench": bench,
+}
 
 
 def main() -> None:
@@ -216,6 +335,17 @@ def main() -> None:
     except SymbreakError as error:
         if debug:
             raise
-        print(f"error[{error.name}]: {error}", file=sys.stderr)
-        code = error.exit_code
+        code = _report(error.name, str(error), error.exit_code)
+    except KeyboardInterrupt:
+        code = _report("interrupted", "stopped by SIGINT; start again with the same command", 75)
+    except Exception as error:
+        if debug:
+            raise
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1)
     sys.exit(code or 0)
+
+
+def _report(name: str, text: str, code: int) -> int:
+    print(f"error[{name}]: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    return code

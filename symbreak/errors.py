@@ -37,3 +37,10 @@ class StorageFault(SymbreakError):
 
     exit_code = 5
     name = "storage"
+
+
+class Interrupted(SymbreakError):
+    """Stopped by a signal, after everything was saved; resuming goes on as if nothing had happened."""
+
+    exit_code = 75
+    name = "interrupted"

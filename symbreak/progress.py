@@ -13,8 +13,8 @@ from rich.progress import Progress as Bar
 class Progress:
     """Shows each evaluation of a run as it comes."""
 
-    def __init__(self, steps: int, title: str, quiet: bool = False) -> None:
-        self._steps, self._title, self._quiet = steps, title, quiet
+    def __init__(self, steps: int, title: str, quiet: bool = False, *, done: int = 0) -> None:
+        self._steps, self._title, self._quiet, self._done = steps, title, quiet, done
         self._started = time.perf_counter()
         self._bar: Bar | None = None
         if not quiet and sys.stdout.isatty():
@@ -26,13 +26,14 @@ class Progress:
                 TextColumn("{task.fields[numbers]}"),
                 console=Console(),
             )
-            self._task = self._bar.add_task(title, total=steps, numbers="compiling…")
+            self._task = self._bar.add_task(title, total=steps, completed=done, numbers="compiling…")
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
             self._bar.start()
         elif not self._quiet:
-            print(f"{self._title}: {self._steps} steps", flush=True)
+            rest = f", from step {self._done}" if self._done else ""
+            print(f"{self._title}: {self._steps} steps{rest}", flush=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,7 +53,6 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=int(row["step"]), numbers=f"{speed} {numbers}")
         elif not self._quiet:
-            share = row["step"] / self._steps
             elapsed = time.perf_counter() - self._started
-            left = elapsed * (1 - share) / share
+            left = elapsed * (self._steps - row["step"]) / max(1, row["step"] - self._done)
             print(f"step {int(row['step'])}/{self._steps}  {speed}  {left:.0f} s left  {numbers}", flush=True)

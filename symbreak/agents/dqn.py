@@ -16,10 +16,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from symbreak.agents.agent import Metrics, Sampler, Transition, augment, draw, mix
 from symbreak.agents.methods import Method
+from symbreak.agents.routing import answers
 from symbreak.gates.gate import AbstractGate
 from symbreak.models.critic import make_action_values
 from symbreak.models.learner import Learner, Optimiser, polyak
@@ -40,6 +41,7 @@ class DQNConfig:
     exploration_start: float = 1.0
     exploration_end: float = 0.05
     exploration_steps: int = 50_000
+    route: bool = False  # ask the free expert only where the gate sends a sample to it; equal up to rounding
 
 
 class DQNState(eqx.Module):
@@ -123,9 +125,9 @@ class DQN:
         target = self.target(targets, gate_state, batch, named_key(key, "target gate"))
         probability = jax.vmap(lambda s, a: self.gate.of_pair(gate_state, s, a))(batch.observation, batch.action)
         gate = draw(self.method.routing, probability, named_key(key, "gate"))
+        values = self._values(models, batch.observation, gate > 0.5)
         rows = jnp.arange(len(batch.reward))
-        values = tuple(jax.vmap(model)(batch.observation)[rows, batch.action] for model in models)
-        value = mix(self.method.routing, values, gate)
+        value = mix(self.method.routing, tuple(expert[rows, batch.action] for expert in values), gate)
         loss = jnp.mean(0.5 * (value - jax.lax.stop_gradient(target)) ** 2)
         return loss, {"critic/value": jnp.mean(value), "gate/used": jnp.mean(gate)}
 
@@ -135,6 +137,13 @@ class DQN:
         """y = r + discount·max_a' Q̄(s',a'), each next action routed by its own draw of the slow gate."""
         probability = jax.vmap(lambda s: self.gate.of_actions(gate_state, s, target=True))(batch.next_observation)
         gate = draw(self.method.routing, probability, key)
-        values = tuple(jax.vmap(model)(batch.next_observation) for model in targets)
+        values = self._values(targets, batch.next_observation, jnp.any(gate > 0.5, axis=-1))
         best = jnp.max(mix(self.method.routing, values, gate), axis=-1)
         return batch.reward + batch.discount * best
+
+    def _values(
+        self, models: tuple[Model, ...], observations: Array, wanted: Bool[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], ...]:
+        """Every expert's values; the free one's count only where it is wanted."""
+        route = self.config.route and self.method.routing == "hard"
+        return answers(lambda model, rows: jax.vmap(model)(rows), models, observations, wanted, route=route)

@@ -37,6 +37,8 @@ class Method:
     adam_b1: float = 0.9
     state_gate: Literal["expectile", "sampled_max"] = "expectile"
     candidates: int = 4
+    shared_trunk: bool = False  # of critics and policies
+    shared_predictors: bool = False  # one trunk for both predictors, which are then both trained
     sample_when_evaluating: bool = False
 
 
@@ -55,6 +57,9 @@ METHODS: dict[str, Method] = {
     "partial-fixed": Method(Gated(), gate="fixed", fixed=0.5, routing="soft"),
     "partial-max4": Method(Gated(), gate="learned", state_gate="sampled_max", candidates=4),
     "partial-max8": Method(Gated(), gate="learned", state_gate="sampled_max", candidates=8),
+    "partial-shared-heads": Method(Gated(), gate="learned", shared_trunk=True),
+    "partial-shared-predictors": Method(Gated(), gate="learned", shared_predictors=True),
+    "partial-shared-all": Method(Gated(), gate="learned", shared_trunk=True, shared_predictors=True),
 }
 
 PAPER_METHODS = ("vanilla", "exact", "rpp", "approximate", "augmented", "partial")

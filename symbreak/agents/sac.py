@@ -18,6 +18,8 @@ from jaxtyping import Array, Float
 
 from symbreak.agents.agent import Metrics, Sampler, Transition, augment, draw, mix
 from symbreak.agents.methods import Method
+from symbreak.agents.routing import answers
+from symbreak.agents.trunk import Trunked, behind_trunk, follow, make_trunk, through_trunk
 from symbreak.gates.gate import AbstractGate
 from symbreak.models.critic import make_twin_critic
 from symbreak.models.distribution import SquashedGaussian, blend, radial_blocks, select
@@ -40,6 +42,7 @@ class SACConfig:
     learning_starts: int = 10_000  # uniformly random environment steps before the first update
     first_temperature: float = 1.0
     entropy_per_action: float = -0.5  # target entropy per action dimension
+    route: bool = False  # ask the free experts only where a gate sends a sample to them; equal up to rounding
     radial: bool = True  # squash vector actions by length, which commutes with rotations
 
 
@@ -68,19 +71,29 @@ class SAC:
     config: SACConfig = SACConfig()
 
     def init(self, key: Key) -> SACState:
-        config, experts = self.config, self.method.heads.experts
+        config, experts, shared = self.config, self.method.heads.experts, self.method.shared_trunk
         optimiser = Optimiser(config.rate, config.largest_norm, self.method.adam_b1)
-        critics = tuple(
-            make_twin_critic(e.family, self.symmetry, key=named_key(key, "critic", e.role), width=config.width)
+        seen = behind_trunk(self.symmetry, config.width) if shared else self.symmetry
+        depth = 1 if shared else 2
+        critics: tuple[Any, ...] = tuple(
+            make_twin_critic(e.family, seen, key=named_key(key, "critic", e.role), width=config.width, depth=depth)
             for e in experts
         )
-        policies = tuple(
+        policies: tuple[Any, ...] = tuple(
             make_policy(
-                e.family, self.symmetry, key=named_key(key, "policy", e.role), width=config.width, radial=config.radial
+                e.family,
+                seen,
+                key=named_key(key, "policy", e.role),
+                width=config.width,
+                radial=config.radial,
+                depth=depth,
             )
             for e in experts
         )
-        temperature = Temperature(jnp.log(jnp.full((), config.first_temperature, float)))
+        if shared:
+            trunk = make_trunk(self.symmetry, key=named_key(key, "trunk"), width=config.width)
+            critics, policies = ((Trunked(trunk, first), free) for first, free in (critics, policies))
+        temperature = Temperature(jnp.log(jnp.full((), config.first_temperature, jnp.result_type(float))))
         return SACState(
             tuple(Learner.create(critic, optimiser) for critic in critics),
             critics,
@@ -122,15 +135,15 @@ class SAC:
         self, policies: tuple[Policy, ...], gate_state: Any, observation: Array, key: Key, *, sample: bool
     ) -> tuple[SquashedGaussian, Float[Array, ""]]:
         """The distribution that acts, and the gate's draw for it."""
+        heads, seen = through_trunk(policies, observation[None])
         if len(policies) == 1:
-            return policies[0](observation), jnp.zeros(())
+            return heads[0](seen[0]), jnp.zeros(())
         propose_key, draw_key = jax.random.split(key)
-        equivariant, free = (policy(observation) for policy in policies)
+        equivariant, free = (policy(seen[0]) for policy in heads)
         probability = self.gate.of_state(gate_state, observation, self._proposer(policies), propose_key)
-        if self.method.routing == "soft":
-            return blend(equivariant, free, probability), probability
-        gate = draw("hard", probability, draw_key) if sample else (probability > 0.5).astype(probability.dtype)
-        return select(equivariant, free, gate), gate
+        decided = probability if self.method.routing == "soft" else (probability > 0.5).astype(probability.dtype)
+        gate = draw(self.method.routing, probability, draw_key) if sample else decided
+        return self._chosen(equivariant, free, gate), gate
 
     def _proposer(self, policies: tuple[Policy, ...]):
         """Candidate actions, half from each expert: a breaking action may lie outside what the mixture does."""
@@ -138,9 +151,10 @@ class SAC:
 
         def propose(key: Key, observation: Array) -> Float[Array, "candidates action"]:
             keys = jax.random.split(key, (len(policies), share))
+            heads, seen = through_trunk(policies, observation[None])
             drawn = [
-                jax.vmap(lambda k, p=policy: p(observation).sample(k)[0])(ks)
-                for policy, ks in zip(policies, keys, strict=True)
+                jax.vmap(lambda k, p=policy: p(seen[0]).sample(k)[0])(ks)
+                for policy, ks in zip(heads, keys, strict=True)
             ]
             return jax.lax.stop_gradient(jnp.concatenate(drawn))
 
@@ -176,6 +190,7 @@ class SAC:
             policies, models, gate, temperature, batch, actor_key
         )
         new_policies = tuple(learner.step(g) for learner, g in zip(state.policies, gradients, strict=True))
+        new_policies = follow(new_policies, critics)
         new_temperature = state.temperature.step(jax.grad(self.temperature_loss)(temperature, log_prob))
         metrics = {
             "critic/loss": critic_loss,
@@ -192,9 +207,18 @@ class SAC:
         self, critics: tuple[Model, ...], observation: Array, action: Array, gate: Array
     ) -> Float[Array, "twins batch"]:
         """Twin values of a batch, mixed by one gate draw per pair."""
+        critics, observation = through_trunk(critics, observation)
         pairs = jnp.concatenate([observation, action], axis=-1)
-        outputs = tuple(jax.vmap(lambda twin: jax.vmap(twin)(pairs)[:, 0])(critic) for critic in critics)
-        return mix(self.method.routing, outputs, gate)
+
+        def twins(critic: Model, rows: Array) -> Float[Array, "rows twins"]:
+            return jax.vmap(lambda twin: jax.vmap(twin)(rows)[:, 0], out_axes=1)(critic)
+
+        values = answers(twins, critics, pairs, gate > 0.5, route=self._route)
+        return mix(self.method.routing, values, gate[:, None]).T
+
+    @property
+    def _route(self) -> bool:
+        return self.config.route and self.method.routing == "hard"
 
     def target(
         self,
@@ -260,11 +284,21 @@ class SAC:
         self, policies: tuple[Policy, ...], gate: Any, observations: Array, key: Key
     ) -> tuple[Array, Float[Array, " batch"], Float[Array, " batch"]]:
         """An action of the gated policy for each observation, with its log density and the state gate's draw."""
+        noise = jax.random.normal(named_key(key, "noise"), (len(observations), self.symmetry.action.size))
+        drawn = jnp.zeros(len(observations))
+        if len(policies) == 2:
+            keys = jax.random.split(named_key(key, "candidates"), len(observations))
+            propose = self._proposer(policies)
+            probability = jax.vmap(lambda s, k: self.gate.of_state(gate, s, propose, k))(observations, keys)
+            drawn = draw(self.method.routing, probability, named_key(key, "state gate"))
+        heads, seen = through_trunk(policies, observations)
+        seen = jax.lax.stop_gradient(seen)  # the values train a shared trunk, the policies only read it
+        experts = answers(lambda policy, rows: jax.vmap(policy)(rows), heads, seen, drawn > 0.5, route=self._route)
+        distribution = experts[0]
+        if len(experts) == 2:
+            distribution = jax.vmap(self._chosen)(experts[0], experts[1], drawn)
+        action, log_prob = jax.vmap(lambda each, draw: each.moved(draw))(distribution, noise)
+        return action, log_prob, drawn
 
-        def one(observation: Array, gate_key: Key, action_key: Key) -> tuple[Array, Array, Array]:
-            distribution, drawn = self._policy(policies, gate, observation, gate_key, sample=True)
-            return *distribution.sample(action_key), drawn
-
-        gate_keys = jax.random.split(named_key(key, "state gate"), len(observations))
-        action_keys = jax.random.split(named_key(key, "noise"), len(observations))
-        return jax.vmap(one)(observations, gate_keys, action_keys)
+    def _chosen(self, equivariant: SquashedGaussian, free: SquashedGaussian, gate: Array) -> SquashedGaussian:
+        return blend(equivariant, free, gate) if self.method.routing == "soft" else select(equivariant, free, gate)

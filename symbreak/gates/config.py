@@ -7,6 +7,8 @@ from typing import Literal
 
 from symbreak.gates.threshold import ThresholdRule
 
+Encoding = Literal["fourier", "raw"]
+
 
 @dataclass(frozen=True)
 class GateConfig:
@@ -15,7 +17,8 @@ class GateConfig:
     disagreement: Literal["averaged", "trained"] = "averaged"  # with the group average, or with a trained network
     threshold: ThresholdRule = field(default_factory=ThresholdRule)
     classifier: Literal["network", "head", "direct"] = "network"
-    encoding: Literal["fourier", "raw"] = "raw"  # Fourier features need coordinates in [-1, 1]
+    encoding: Encoding = "raw"  # what the classifiers see; Fourier features need coordinates in [-1, 1]
+    predictor_encoding: Encoding = "raw"
     standardise: bool = True  # inputs of unbounded observations, in a way that commutes with the group
     warmup: int = 10_000  # environment steps before the gate learns
     prior: float = 0.5  # gate probability until then

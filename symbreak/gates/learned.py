@@ -56,7 +56,8 @@ class LearnedGate(AbstractGate):
         return self.outcome.unchecked
 
     def init(self, key: Key) -> GateState:
-        config, symmetry, encoded = self.config, self.symmetry, self.predictors.encoded_size
+        config, symmetry = self.config, self.symmetry
+        encoded = self.predictors.encoded_size(config.encoding)
         optimiser = Optimiser(config.rate, config.largest_norm)
 
         def gate(name: str, source: int, target: int) -> Model:
@@ -114,14 +115,15 @@ class LearnedGate(AbstractGate):
         return model
 
     def _encoded(self, predictors: PredictorState, observation: Array) -> Array:
-        return self.predictors.encode(self.predictors.standard(predictors, observation))
+        return self.predictors.encode(self.config.encoding, self.predictors.standard(predictors, observation))
 
     def _logit(self, predictors: PredictorState, model: Model, observation: Array, action: Array) -> Array:
-        encoded = self._encoded(predictors, observation)
         if self.config.classifier == "head":
-            pair = jnp.concatenate([encoded, self.predictors.vector(action)])
+            standard = self.predictors.standard(predictors, observation)
+            pair = self.predictors.free_input(predictors, standard, self.predictors.vector(action))
             # The predictors' features are only read: labels must not shape what they are made from.
             return model(jax.lax.stop_gradient(predictors.free.model.features(pair)))[0]
+        encoded = self._encoded(predictors, observation)
         if self.symmetry.discrete:
             return model(encoded)[action]
         return model(jnp.concatenate([encoded, action]))[0]

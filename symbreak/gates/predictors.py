@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from symbreak.gates.averaging import images
-from symbreak.gates.config import GateConfig
+from symbreak.gates.config import Encoding, GateConfig
 from symbreak.models.learner import Learner, Optimiser
 from symbreak.models.model import Model, make_model, plain_layout, style_for
 from symbreak.models.predictor import AbstractOutcome, IncrementOutcome
@@ -49,13 +49,15 @@ class Predictors:
     def init(self, key: Key) -> PredictorState:
         config, symmetry = self.config, self.symmetry
         optimiser = Optimiser(config.predictor_rate, config.largest_norm)
+        own = self.encoded_size(config.predictor_encoding) + symmetry.action.size
         free = make_model(
             Dense,
-            plain_layout(symmetry, self.encoded_size + symmetry.action.size),
+            plain_layout(symmetry, config.predictor_width if config.shared_predictor_trunk else own),
             self.outcome.layout.size * symmetry.group.trivial,
             key=named_key(key, "free predictor"),
             style="plain",
             width=config.predictor_width,
+            depth=1 if config.shared_predictor_trunk else 2,
         )
         equivariant = None
         if config.disagreement == "trained":
@@ -76,10 +78,9 @@ class Predictors:
 
     # --- inputs and scales ----------------------------------------------------------------------------------------
 
-    @cached_property
-    def encoded_size(self) -> int:
+    def encoded_size(self, encoding: Encoding) -> int:
         size = self.symmetry.observation.size
-        return size * (1 + 2 * FREQUENCIES) if self.config.encoding == "fourier" else size
+        return size * (1 + 2 * FREQUENCIES) if encoding == "fourier" else size
 
     def standard(self, state: PredictorState, observation: Array) -> Array:
         """The observation in units that commute with the group; the statistics are constants of every loss."""
@@ -88,8 +89,8 @@ class Predictors:
         layout, inputs = self.symmetry.observation, jax.lax.stop_gradient(state.inputs)
         return (observation - symmetric_mean(inputs, layout)) / symmetric_scale(inputs, layout)
 
-    def encode(self, standard: Array) -> Array:
-        if self.config.encoding == "raw":
+    def encode(self, encoding: Encoding, standard: Array) -> Array:
+        if encoding == "raw":
             return standard
         angles = np.pi * np.arange(1, FREQUENCIES + 1)[:, None] * standard
         return jnp.concatenate([standard, jnp.sin(angles).ravel(), jnp.cos(angles).ravel()])
@@ -118,8 +119,11 @@ class Predictors:
 
     # --- predictions ----------------------------------------------------------------------------------------------
 
-    def free_input(self, standard: Array, vector: Array) -> Array:
-        return jnp.concatenate([self.encode(standard), vector])
+    def free_input(self, state: PredictorState, standard: Array, vector: Array) -> Array:
+        """What the free predictor reads: the pair, or the equivariant one's features where they share a trunk."""
+        if self.config.shared_predictor_trunk and state.equivariant is not None:
+            return state.equivariant.model.features(jnp.concatenate([standard, vector]))
+        return jnp.concatenate([self.encode(self.config.predictor_encoding, standard), vector])
 
     def disagreement(self, state: PredictorState, observation: Array, action: Array, key: Key) -> Float[Array, ""]:
         """d(s, a): how far the free prediction is from the symmetric one."""
@@ -127,7 +131,7 @@ class Predictors:
         standard = self.standard(state, observation)
 
         def predict(standard: Array, vector: Array) -> Array:
-            return outcome.decode(state.free.model(self.free_input(standard, vector)))
+            return outcome.decode(state.free.model(self.free_input(state, standard, vector)))
 
         if state.equivariant is not None:
             other = outcome.decode(state.equivariant.model(jnp.concatenate([standard, vector])))
@@ -156,12 +160,16 @@ class Predictors:
         value, gradient = jax.value_and_grad(self.free_loss)(state.free.model, state, batch)
         free, equivariant = state.free.step(gradient), state.equivariant
         if equivariant is not None:
-            equivariant = equivariant.step(jax.grad(self.equivariant_loss)(equivariant.model, state, batch))
+            gradient = jax.grad(self.equivariant_loss)(equivariant.model, state, batch)
+            if self.config.shared_predictor_trunk:  # then the free predictor's loss shapes it too
+                through = jax.grad(lambda model: self.free_loss(state.free.model, _sharing(state, model), batch))
+                gradient = jax.tree.map(jnp.add, gradient, through(equivariant.model))
+            equivariant = equivariant.step(gradient)
         return PredictorState(free, equivariant, state.inputs, state.outcomes), value
 
     def free_loss(self, model: Model, state: PredictorState, batch: Any) -> Float[Array, ""]:
         standard, vector = self._inputs(state, batch)
-        return self._loss(jax.vmap(lambda s, a: model(self.free_input(s, a)))(standard, vector), state, batch)
+        return self._loss(jax.vmap(lambda s, a: model(self.free_input(state, s, a)))(standard, vector), state, batch)
 
     def equivariant_loss(self, model: Model, state: PredictorState, batch: Any) -> Float[Array, ""]:
         standard, vector = self._inputs(state, batch)
@@ -177,3 +185,8 @@ class Predictors:
             output, batch.observation, batch.next_observation, batch.reward, terminated, self.scale(state)
         )
         return jnp.mean(each)
+
+
+def _sharing(state: PredictorState, model: Model) -> PredictorState:
+    """The state with another equivariant model."""
+    return eqx.tree_at(lambda s: s.equivariant.model, state, model)

@@ -25,7 +25,7 @@ def make_action_values(family: Family, symmetry: Symmetry, *, key: Key, width: i
     )
 
 
-def make_twin_critic(family: Family, symmetry: Symmetry, *, key: Key, width: int) -> Model:
+def make_twin_critic(family: Family, symmetry: Symmetry, *, key: Key, width: int, depth: int = 2) -> Model:
     """Two independent maps (observation, action) → value, with stacked parameters."""
     pair = symmetry.observation.beside(symmetry.action)
 
@@ -37,6 +37,7 @@ def make_twin_critic(family: Family, symmetry: Symmetry, *, key: Key, width: int
             key=member_key,
             style=style_for(symmetry),
             width=width,
+            depth=depth,
             head_scale=HEAD_SCALE,
         )
 

@@ -42,7 +42,10 @@ class SquashedGaussian(eqx.Module):
 
     def sample(self, key: Key) -> tuple[Float[Array, " action"], Float[Array, ""]]:
         """An action, differentiable in mean and std, and the logarithm of its density."""
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.moved(jax.random.normal(key, self.mean.shape, self.mean.dtype))
+
+    def moved(self, noise: Float[Array, " action"]) -> tuple[Float[Array, " action"], Float[Array, ""]]:
+        """The same for given standard normal noise."""
         before = self.mean + self.std * noise
         gaussian = -0.5 * noise**2 - jnp.log(self.std) - 0.5 * jnp.log(2 * jnp.pi)
         return squash(before, self.radial), jnp.sum(gaussian) - log_volume(before, self.radial)

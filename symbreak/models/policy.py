@@ -30,12 +30,21 @@ class Policy(eqx.Module):
         return SquashedGaussian(output[: self.action_size], positive_std(raw), self.radial)
 
 
-def make_policy(family: Family, symmetry: Symmetry, *, key: Key, width: int, radial: bool = True) -> Policy:
+def make_policy(
+    family: Family, symmetry: Symmetry, *, key: Key, width: int, radial: bool = True, depth: int = 2
+) -> Policy:
     """A policy of one family; `radial` squashes vector actions by length, as the symmetry requires."""
     action = symmetry.action
     target = action.beside(Layout({"magnitude": action.rep.magnitude}))
     model = make_model(
-        family, symmetry.observation, target, key=key, style=style_for(symmetry), width=width, head_scale=0.01
+        family,
+        symmetry.observation,
+        target,
+        key=key,
+        style=style_for(symmetry),
+        width=width,
+        depth=depth,
+        head_scale=0.01,
     )
     # Entry i of the action stands at position order⁻¹(i) of the representation.
     spread = action.rep.magnitude_index[np.argsort(action.order)]

@@ -1,7 +1,8 @@
-"""Training where the environment is JAX too: steps, updates and evaluation run in one compiled scan.
+"""Training where the environment is JAX too: steps, updates and evaluation run in one compiled loop.
 
-`advance` runs a number of environment steps, `evaluate` plays episodes with the greedy policy on its own random stream.
-Both act on one seed; `jax.vmap` over states and keys runs several at once (the step counter is shared and stays out).
+`run` makes any number of environment steps with one compiled program, `evaluate` plays episodes with the greedy policy
+on its own random stream. Both act on one seed; `jax.vmap` over states and keys runs several at once (the step counter
+is shared and stays out).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jaxtyping import Array
 from symbreak.agents.agent import Transition
 from symbreak.nn.keys import Key, named_key
 from symbreak.training.replay import Replay
+from symbreak.training.tally import Tally
 
 
 class LoopState(eqx.Module):
@@ -46,7 +48,15 @@ class CompiledLoop:
         replay = Replay.empty(self.agent.config.capacity, example)
         return LoopState(self.agent.init(named_key(key, "agent")), replay, environment, observation)
 
-    def step(self, state: LoopState, step: Array, key: Key) -> tuple[LoopState, dict[str, Array]]:
+    def empty_tally(self, state: Any) -> Tally:
+        """For the metrics of this agent; the state may be one of shapes only."""
+        zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
+        return Tally.empty(jax.eval_shape(self._learn, state.agent, state.replay, zero, key)[1])
+
+    def _learn(self, agent: Any, replay: Replay, step: Array, key: Key) -> tuple[Any, dict[str, Array]]:
+        return self.agent.update(agent, lambda k: replay.sample(k, self.agent.config.batch), step, key)
+
+    def step(self, state: LoopState, tally: Tally, step: Array, key: Key) -> tuple[LoopState, Tally]:
         """One environment step and, once learning has started, one update. `step` counts from zero."""
         config = self.agent.config
         step_key = named_key(key, "step")
@@ -63,33 +73,41 @@ class CompiledLoop:
         done = terminated | truncated
         world, observation = jax.tree.map(lambda a, b: jnp.where(done, a, b), fresh, (world, after))
 
-        def learn(agent: Any) -> tuple[Any, dict[str, Array]]:
-            return self.agent.update(agent, lambda k: replay.sample(k, config.batch), step + 1, update_key)
+        def learn(agent: Any, tally: Tally) -> tuple[Any, Tally]:
+            agent, metrics = self._learn(agent, replay, step + 1, update_key)
+            return agent, tally.add(metrics)
 
-        shapes = jax.eval_shape(learn, state.agent)[1]
-        agent, metrics = jax.lax.cond(
-            step + 1 >= config.learning_starts,
-            learn,
-            lambda agent: (agent, jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), shapes)),
-            state.agent,
+        agent, tally = jax.lax.cond(
+            step + 1 >= config.learning_starts, learn, lambda agent, tally: (agent, tally), state.agent, tally
         )
-        return LoopState(agent, replay, world, observation), metrics
+        return LoopState(agent, replay, world, observation), tally
 
-    @partial(jax.jit, static_argnums=(0, 3), donate_argnums=1)
-    def advance(self, state: LoopState, start: Array, steps: int, key: Key) -> tuple[LoopState, dict[str, Array]]:
-        """`steps` environment steps from step number `start`; metrics are means over the steps that learned."""
-        return self._advance(state, start, steps, key)
+    @partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
+    def run(self, state: LoopState, tally: Tally, start: Any, steps: Any, key: Key) -> tuple[LoopState, Tally]:
+        """`steps` environment steps from step number `start`; the bits do not depend on how steps are divided."""
+        return self._run(state, tally, jnp.asarray(start, jnp.int32), jnp.asarray(steps, jnp.int32), key)
 
-    def _advance(self, state: LoopState, start: Array, steps: int, key: Key) -> tuple[LoopState, dict[str, Array]]:
-        state, metrics = jax.lax.scan(lambda s, i: self.step(s, i, key), state, start + jnp.arange(steps))
-        finite = jnp.min(jnp.nan_to_num(metrics.pop("gate/finite"), nan=1.0)) if "gate/finite" in metrics else None
-        means = jax.tree.map(jnp.nanmean, metrics)
-        return state, means if finite is None else {**means, "gate/finite": finite}
+    def _run(self, state: LoopState, tally: Tally, start: Array, steps: Array, key: Key) -> tuple[LoopState, Tally]:
+        # The number of steps is an argument of the program and not a part of it: one compilation serves all.
+        return jax.lax.fori_loop(
+            start, start + steps, lambda i, carry: self.step(carry[0], carry[1], i, key), (state, tally)
+        )
 
-    @partial(jax.jit, static_argnums=(0, 3), donate_argnums=1)
-    def advance_all(self, states: LoopState, start: Array, steps: int, keys: Key) -> tuple[LoopState, dict[str, Array]]:
+    def advance(self, state: LoopState, start: Any, steps: int, key: Key) -> tuple[LoopState, dict[str, Array]]:
+        """The same, with the means of the metrics over the steps that learned."""
+        state, tally = self.run(state, self.empty_tally(state), start, steps, key)
+        return state, tally.means()
+
+    @partial(jax.jit, static_argnums=0, donate_argnums=1)
+    def advance_all(self, states: LoopState, start: Any, steps: Any, keys: Key) -> tuple[LoopState, dict[str, Array]]:
         """The same for several seeds side by side."""
-        return jax.vmap(lambda state, key: self._advance(state, start, steps, key))(states, keys)
+        start, steps = jnp.asarray(start, jnp.int32), jnp.asarray(steps, jnp.int32)
+
+        def one(state: LoopState, key: Key) -> tuple[LoopState, dict[str, Array]]:
+            state, tally = self._run(state, self.empty_tally(state), start, steps, key)
+            return state, tally.means()
+
+        return jax.vmap(one)(states, keys)
 
     @partial(jax.jit, static_argnums=0)
     def evaluate(self, agent_state: Any, key: Key) -> dict[str, Array]:

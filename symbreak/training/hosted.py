@@ -6,6 +6,7 @@ donated, and nothing comes back to the host but the action. Evaluation uses its 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,16 +20,18 @@ import numpy as np
 from jaxtyping import Array
 
 from symbreak.agents.agent import Transition
-from symbreak.errors import NumericFault
 from symbreak.nn.keys import Key, named_key
+from symbreak.training.guarded import GuardedEnvironment, Limit, no_limit
 from symbreak.training.replay import Replay
+from symbreak.training.tally import Tally, require_finite_metrics
+
+MOST_ACTIONS = 50_000  # of the running episode that are remembered; a longer one cannot be repeated
 
 
 class HostedState(eqx.Module):
     agent: Any
     replay: Replay
-    totals: dict[str, Array]  # sums of metrics since they were last read
-    counts: dict[str, Array]
+    tally: Tally  # of metrics since they were last read
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,7 @@ class Device:
         replay = Replay.empty(self.agent.config.capacity, example)
         agent = self.agent.init(named_key(key, "agent"))
         metrics = jax.eval_shape(self._learn, agent, replay, jnp.zeros((), jnp.int32), key)[1]
-        zeros = {name: jnp.zeros(()) for name in metrics}
-        return HostedState(agent, replay, zeros, dict(zeros))
+        return HostedState(agent, replay, Tally.empty(metrics))
 
     def _learn(self, agent: Any, replay: Replay, step: Array, key: Key) -> tuple[Any, dict[str, Array]]:
         batch = self.agent.config.batch
@@ -61,14 +63,12 @@ class Device:
         """Store a transition (the fields of `Transition`), learn, and choose the action for `observation`."""
         step_key = jax.random.fold_in(named_key(key, "step"), step)
         replay = state.replay.insert(Transition(*transition))
-        agent, totals, counts = state.agent, state.totals, state.counts
+        agent, tally = state.agent, state.tally
         if learn:
             agent, metrics = self._learn(agent, replay, step, step_key)
-            known = {name: jnp.isfinite(value) for name, value in metrics.items()}
-            totals = {name: totals[name] + jnp.where(known[name], metrics[name], 0.0) for name in metrics}
-            counts = {name: counts[name] + known[name] for name in metrics}
+            tally = tally.add(metrics)
         action = self.agent.explore(agent, observation, step, named_key(step_key, "explore"))
-        return HostedState(agent, replay, totals, counts), action
+        return HostedState(agent, replay, tally), action
 
     @partial(jax.jit, static_argnums=0)
     def first_action(self, state: HostedState, observation: Any, key: Key) -> Array:
@@ -79,96 +79,130 @@ class Device:
         return self.agent.exploit(agent, observation, key)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Episode:
+    """The running episode: with its reset seed and actions the environment can be brought back to where it is."""
+
+    number: int
+    actions: tuple[np.ndarray, ...] | None  # none: there were too many to remember
+    total: float  # reward so far
+
+
 class HostedLoop:
     """An agent on a Gymnasium environment; `make` gives new environments for training and for evaluation."""
 
-    agent: Any
-    make: Callable[[], gym.Env]
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.device = Device(self.agent)
-        self.key = jax.random.key(self.seed)
-        self.state = self.device.init(self.key)
-        self.environment = self.make()
-        self.evaluation = self.make()
+    def __init__(
+        self,
+        agent: Any,
+        make: Callable[[], gym.Env],
+        seed: int = 0,
+        limit: Limit = no_limit,
+        *,
+        begin: bool = True,
+    ) -> None:
+        self.agent, self.seed = agent, seed
+        self.device = Device(agent)
+        self.key = jax.random.key(seed)
+        layout = agent.symmetry.observation
+        self.training = GuardedEnvironment(make(), layout, "step", limit)
+        self.testing = GuardedEnvironment(make(), layout, "evaluation step", limit)
+        self.environment = self.training.environment
         self.step = 0
-        self.episode = 0
-        self.returns: list[float] = []
-        self._return = 0.0
-        self.observation = self._reset()
-        self.action = self.device.first_action(self.state, self.observation, self.key)
+        self.returns: deque[float] = deque(maxlen=100)  # of the last episodes; told, not part of the run
+        if begin:  # otherwise `begin` or `continue_from` comes next
+            self.begin()
 
-    def _reset(self) -> np.ndarray:
-        seed = int(np.random.SeedSequence([self.seed, self.episode]).generate_state(1)[0])
-        self.episode += 1
-        observation, _ = self.environment.reset(seed=seed)
-        return np.asarray(observation, np.float32)
+    def begin(self) -> None:
+        self.state = self.device.init(self.key)
+        self.episode = Episode(-1, (), 0.0)
+        self.observation = self._next_episode()
+        self.action: Any = self.device.first_action(self.state, self.observation, self.key)
 
-    def advance(self, steps: int) -> dict[str, float]:
-        """Run environment steps; the result is the mean of each metric over the updates made."""
+    def reset_seed(self, number: int) -> int:
+        """Of the environment's `number`-th episode."""
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+
+    def _next_episode(self) -> np.ndarray:
+        self.episode = Episode(self.episode.number + 1, (), 0.0)
+        self._actions: list[np.ndarray] | None = []
+        self._total = 0.0
+        return self.training.reset(self.reset_seed(self.episode.number), self.step)
+
+    def running_episode(self) -> Episode:
+        actions = None if self._actions is None else tuple(self._actions)
+        return Episode(self.episode.number, actions, self._total)
+
+    def continue_from(
+        self, state: HostedState, step: int, episode: Episode, observation: np.ndarray, action: Any
+    ) -> bool:
+        """Go on from a saved state. False if the environment did not come back to where it was."""
+        self.state, self.step, self.episode, self.action = state, step, episode, action
+        # Without its actions the episode begins anew, which is not the same run and is said so.
+        self._actions, self._total = list(episode.actions or ()), episode.total
+        found, over = self.training.reset(self.reset_seed(episode.number), step), False
+        for played in episode.actions or ():
+            if over:
+                break
+            found, _, terminated, truncated, _ = self.training.step(played, step)
+            over = terminated or truncated
+        exact = episode.actions is not None and not over and found.tobytes() == observation.tobytes()
+        self.observation = self._next_episode() if over else found
+        return exact
+
+    def run(self, steps: int) -> None:
+        """Run environment steps."""
         config = self.agent.config
         for _ in range(steps):
-            action = np.asarray(self.action)
-            after, reward, terminated, truncated, _ = self.environment.step(self._to_environment(action))
-            after = np.asarray(after, np.float32)
-            if not np.all(np.isfinite(after)) or not np.isfinite(reward):
-                bad = np.flatnonzero(~np.isfinite(after))
-                where = f"observation[{bad[0]}]" if len(bad) else "reward"
-                raise NumericFault(
-                    f"the environment returned a non-finite {where} at step {self.step + 1}; check the simulator"
-                )
+            action = np.array(self.action)
+            after, reward, terminated, truncated, _ = self.training.step(action, self.step + 1)
             discount = 0.0 if terminated else config.discount
-            transition = (self.observation, action, np.float32(reward), after, np.float32(discount))
+            transition = (self.observation, action, reward, after, np.float32(discount))
             self.step += 1
-            self._return += float(reward)
+            self._total += float(reward)
+            if self._actions is not None:
+                self._actions.append(action)
+                if len(self._actions) > MOST_ACTIONS:
+                    self._actions = None
             if terminated or truncated:
-                after = self._reset()
-                self.returns.append(self._return)
-                self._return = 0.0
+                self.returns.append(self._total)
+                after = self._next_episode()
             learn = self.step >= config.learning_starts
             self.state, self.action = self.device.advance(
                 self.state, transition, after, np.int32(self.step), learn, self.key
             )
             self.observation = after
-        return self._read_metrics()
 
-    def _to_environment(self, action: np.ndarray) -> Any:
-        space = self.environment.action_space
-        if isinstance(space, gym.spaces.Box):
-            middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
-            return (middle + half * action).astype(space.dtype)
-        return int(action)
+    def fresh_tally(self) -> None:
+        zeros = jax.tree.map(jnp.zeros_like, self.state.tally)
+        self.state = HostedState(self.state.agent, self.state.replay, zeros)
 
-    def _read_metrics(self) -> dict[str, float]:
-        totals, counts = jax.device_get((self.state.totals, self.state.counts))
-        zeros = {name: jnp.zeros(()) for name in totals}
-        self.state = HostedState(self.state.agent, self.state.replay, zeros, {name: jnp.zeros(()) for name in totals})
-        metrics = {name: float(totals[name] / counts[name]) for name in totals if counts[name] > 0}
-        if metrics.get("gate/finite", 1.0) < 1.0:
-            raise NumericFault(
-                f"the predictors' disagreement is not finite before step {self.step}; lower the predictor's rate"
-            )
-        return metrics
+    def advance(self, steps: int) -> dict[str, float]:
+        """Run environment steps; the result is the mean of each metric over the updates made."""
+        self.fresh_tally()
+        self.run(steps)
+        totals, counts = self.state.tally.read()
+        require_finite_metrics(totals, counts, self.step)
+        return {name: totals[name] / counts[name] for name in totals if counts[name] > 0}
 
-    def evaluate(self, episodes: int = 10) -> dict[str, float]:
-        """Greedy episodes on the evaluation environment, with seeds that depend on the step alone."""
+    def evaluate(self, episodes: int = 10, pause: Callable[[], None] = lambda: None) -> dict[str, float]:
+        """Greedy episodes on the evaluation environment, with seeds that depend on the step alone.
+
+        `pause` is called before every move and may raise: an evaluation can be given up without a trace.
+        """
         key = named_key(self.key, "evaluation", self.step)
         returns, successes, gates, lengths = [], [], [], []
         for episode in range(episodes):
             seed = int(np.random.SeedSequence([self.seed, 1, self.step, episode]).generate_state(1)[0])
-            observation, _ = self.evaluation.reset(seed=seed)
+            observation = self.testing.reset(seed, 0)
             total, length, gate_sum, info, done = 0.0, 0, 0.0, {}, False
             while not done:
+                pause()
                 move_key = jax.random.fold_in(jax.random.fold_in(key, episode), length)
-                action, gate = self.device.exploit(self.state.agent, np.asarray(observation, np.float32), move_key)
-                observation, reward, terminated, truncated, info = self.evaluation.step(
-                    self._to_environment(np.asarray(action))
-                )
+                action, gate = self.device.exploit(self.state.agent, observation, move_key)
+                length += 1
+                observation, reward, terminated, truncated, info = self.testing.step(np.asarray(action), length)
                 total += float(reward)
                 gate_sum += float(gate)
-                length += 1
                 done = terminated or truncated
             returns.append(total)
             lengths.append(length)
@@ -182,3 +216,7 @@ class HostedLoop:
         if np.isfinite(successes).all():
             result["eval/success"] = float(np.mean(successes))
         return result
+
+    def close(self) -> None:
+        self.training.environment.close()
+        self.testing.environment.close()

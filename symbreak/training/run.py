@@ -1,199 +1,286 @@
-"""One run: a config, a directory, and what happened.
+"""One run: from a configuration to a directory, in pieces as large as one likes, killed and resumed wherever.
 
-config.json     what was asked for, with versions
-metrics.jsonl   one object per evaluation; names are stable and documented in docs/methods.md
-status.json     running, finished or failed, and at which step
-tensorboard/    the same numbers for TensorBoard
+A run is a state machine over environment steps. At fixed steps it folds its sums, writes a row, or saves; everything
+that decides what happens next is in the checkpoint, so a resumed run does what the uninterrupted one would have done.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import math
-import platform
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, NumericFault, StorageFault
-from symbreak.training.build import Preset
+from symbreak.errors import InputError, Interrupted, StorageFault
+from symbreak.training.files import FileRecord
+from symbreak.training.provenance import differences, provenance, versions
+from symbreak.training.record import Record, is_finished, read_config, refuse_existing, resume_command
+from symbreak.training.schedule import Schedule
+from symbreak.training.settings import RunConfig, parse_config, parse_parts
+from symbreak.training.watch import Watch
 
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that determines a run."""
-
-    task: str
-    method: str = "partial"
-    symmetry: str | None = None  # the task's first one
-    preset: Preset = "default"
-    steps: int | None = None  # the task's own budget
-    seed: int = 0
-    evaluations: int = 20  # spread evenly over the run
-    episodes: int | None = None  # per evaluation: 128 on grid-worlds, 10 elsewhere
-    agent: dict[str, Any] = field(default_factory=dict)  # settings of the algorithm that differ from the preset
-    gate: dict[str, Any] = field(default_factory=dict)  # settings of the gate that differ from the preset
-
+__all__ = ["Run", "RunConfig", "resume", "train"]
 
 Report = Callable[[dict[str, float]], None]
 
 
-def train(config: RunConfig, directory: Path | None = None, report: Report | None = None) -> list[dict[str, float]]:
-    """Run to the end; evaluations are returned, written to `directory`, and passed to `report` as they come."""
-    from symbreak.tasks import get_task
-    from symbreak.training.build import build_agent
+def train(
+    config: RunConfig, directory: Path | None = None, report: Report | None = None, watch: Watch | None = None
+) -> list[dict[str, float]]:
+    """Run to the end; rows of metrics are returned, written to `directory`, and passed to `report` as they come."""
+    with Run.create(config, directory, watch=watch) as run:
+        run.advance(report=report)
+    return run.rows
 
-    task = get_task(config.task)
-    steps = task.training_steps if config.steps is None else config.steps
-    if steps < 1 or config.evaluations < 1:
-        raise InputError(f"steps={steps} and evaluations={config.evaluations} must be positive")
-    agent = build_agent(
-        task,
-        config.method,
-        symmetry_name=config.symmetry,
-        preset=config.preset,
-        steps=steps,
-        config=config.agent,
-        gate=config.gate,
-    )
-    with Record(config, directory, steps) as record:
-        backend = _Compiled(agent, task, config) if task.jax_env is not None else _Hosted(agent, task, config)
-        borders = [round(steps * (i + 1) / config.evaluations) for i in range(config.evaluations)]
-        done = 0
-        for border in borders:
-            started = time.perf_counter()
-            metrics = backend.advance(done, border - done)
-            speed = (border - done) / (time.perf_counter() - started)
-            done = border
-            _require_finite(metrics, done)
-            record.write({"step": done, **backend.evaluate(done), **metrics})
-            if report is not None:  # the speed is told, not recorded: equal runs have equal records
-                report({**record.rows[-1], "steps_per_second": speed})
+
+def resume(directory: Path, report: Report | None = None, watch: Watch | None = None) -> list[dict[str, float]]:
+    """Continue a run from its newest undamaged checkpoint to the end; a finished one is left as it is."""
+    with Run.open(directory, watch=watch) as run:
+        run.advance(report=report)
+    return run.rows
+
+
+class Run:
+    """A run that can be advanced piece by piece. Use `create` or `open`, in a `with` block."""
+
+    def __init__(self, config: RunConfig, record: Record, task: Any, watch: Watch | None) -> None:
+        from symbreak.tasks import get_task
+        from symbreak.training.build import build_agent
+        from symbreak.training.drivers import make_driver
+        from symbreak.training.tally import Ledger
+
+        self.config, self.record = config, record
+        task = task or get_task(config.task)
+        self.schedule = Schedule(config, task.training_steps if config.steps is None else config.steps)
+        agent, gate = parse_parts(config, task.algorithm)
+        self.agent = build_agent(
+            task,
+            config.method,
+            symmetry_name=config.symmetry,
+            preset=config.preset,
+            steps=self.schedule.end,
+            config=agent,
+            gate=gate,
+        )
+        self.watch = watch or Watch()
+        self.watch.timeout = config.environment_timeout
+        self.driver = make_driver(self.agent, task, config, self.watch.limit)
+        self.ledger = Ledger()
+        self.step = 0
+        self.row_step = 0  # of the last row
+        self.saved_step = -1  # of the last checkpoint
+        self.finished = False
+        self._segments: Any = None
+        self._speed = 1.0  # environment steps per second
+        self._provenance = provenance()
+
+    @classmethod
+    def create(
+        cls, config: RunConfig, directory: Path | None = None, *, task: Any = None, watch: Watch | None = None
+    ) -> Run:
+        """A new run. The configuration is checked before anything is written."""
         if directory is not None:
-            backend.write_maps(directory)
-    return record.rows
-
-
-class _Compiled:
-    """A run on a pure-JAX world."""
-
-    def __init__(self, agent: Any, task: Any, config: RunConfig) -> None:
-        import jax
-
-        from symbreak.training.compiled import CompiledLoop
-        from symbreak.training.quality import GateJudge
-
-        self.world = task.jax_env()
-        self.agent = agent
-        self.loop = CompiledLoop(agent, self.world, config.episodes or 128)
-        self.key = jax.random.key(config.seed)
-        self.state = self.loop.init(self.key)
-        self.judge = GateJudge(self.world)
-
-    def advance(self, start: int, steps: int) -> dict[str, float]:
-        self.state, metrics = self.loop.advance(self.state, start, steps, self.key)
-        return {name: float(value) for name, value in metrics.items()}
-
-    def evaluate(self, step: int) -> dict[str, float]:
-        from symbreak.nn.keys import named_key
-
-        played = self.loop.evaluate(self.state.agent, named_key(self.key, "evaluation", step))
-        result = {name: float(value) for name, value in played.items()}
-        if self.agent.method.heads.gated:
-            result |= self.judge.judge(self.agent.gate, self.state.agent.gate)
-        return result
-
-    def write_maps(self, directory: Path) -> None:
-        """What the report shows on the grid; written by `training.maps`."""
-        from symbreak.training.maps import write_grid_maps
-
-        write_grid_maps(self.agent, self.state.agent, self.world, directory)
-
-
-class _Hosted:
-    """A run on a Gymnasium environment."""
-
-    def __init__(self, agent: Any, task: Any, config: RunConfig) -> None:
-        from symbreak.training.hosted import HostedLoop
-
-        self.loop = HostedLoop(agent, lambda: task.make(config.symmetry), config.seed)
-        self.episodes = config.episodes or 10
-
-    def advance(self, start: int, steps: int) -> dict[str, float]:
-        return self.loop.advance(steps)
-
-    def evaluate(self, step: int) -> dict[str, float]:
-        return self.loop.evaluate(self.episodes)
-
-    def write_maps(self, directory: Path) -> None:
-        """Only grid-worlds have maps."""
-
-
-def _require_finite(metrics: dict[str, float], step: int) -> None:
-    if metrics.get("gate/finite", 1.0) < 1.0:
-        raise NumericFault(f"the predictors' disagreement is not finite before step {step}; lower the predictor's rate")
-    for name in ("critic/loss", "actor/loss"):
-        if math.isinf(metrics.get(name, 0.0)):
-            raise NumericFault(f"{name} is not finite before step {step}; lower the learning rate")
-
-
-class Record:
-    """The files of a run. Leaving the block marks the run finished, or failed with the reason."""
-
-    def __init__(self, config: RunConfig, directory: Path | None, steps: int) -> None:
-        self.rows: list[dict[str, float]] = []
-        self.directory = directory
-        self._board = None
-        if directory is None:
-            return
-        if (directory / "config.json").exists():
-            raise InputError(f"{directory} already holds a run; choose another --out, or delete it to start again")
+            refuse_existing(directory)
+        config = parse_config(config.to_json())
+        run = cls(config, Record(None), task, watch)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            meta = {**asdict(config), "steps": steps, "versions": _versions()}
-            (directory / "config.json").write_text(json.dumps(meta, indent=1) + "\n")
-            (directory / "metrics.jsonl").write_text("")
-        except OSError as problem:
-            raise StorageFault(f"cannot write to {directory}: {problem.strerror}; choose another --out") from problem
-        from tensorboardX import SummaryWriter
+            run.record = Record.create(config, directory, versions())
+            run._say_how_to_continue()
+            run.driver.begin()
+            run._follow(())
+        except BaseException as problem:
+            run._leave(problem)
+            raise
+        return run
 
-        self._board = SummaryWriter(str(directory / "tensorboard"))
-        self._status("running", 0)
+    @classmethod
+    def open(cls, directory: Path, *, task: Any = None, watch: Watch | None = None) -> Run:
+        """An existing run, where its newest undamaged checkpoint left it; without one, at its beginning."""
+        config = read_config(directory)
+        record = Record.open(directory)
+        try:
+            run = cls(config, record, task, watch)
+        except BaseException:
+            record.close()
+            raise
+        run._say_how_to_continue()
+        try:
+            run._load()
+        except BaseException:
+            run._leave(None)  # what could not be opened is not touched
+            raise
+        return run
 
-    def __enter__(self) -> Record:
+    def _say_how_to_continue(self) -> None:
+        if self.record.directory is not None:
+            self.watch.resume = f"continue with: {resume_command(self.record.directory)}"
+
+    @property
+    def rows(self) -> list[dict[str, float]]:
+        return self.record.rows
+
+    # --- going on -----------------------------------------------------------------------------------------------------
+
+    def advance(self, until: int | None = None, report: Report | None = None) -> None:
+        """Go on to step `until`, by default to the end, which finishes the run. A signal saves and raises."""
+        end = self.schedule.end if until is None else min(until, self.schedule.end)
+        with self.watch:
+            try:
+                while not self.finished and self.step < end:
+                    self._do_what_is_due(report)
+                    self._advance_to(min(end, self.schedule.next_border(self.step)))
+                self._do_what_is_due(report)
+                if self.step == self.schedule.end and not self.finished:
+                    self._finish()
+            except Interrupted:
+                self.save()
+                raise
+
+    def _do_what_is_due(self, report: Report | None) -> None:
+        """At a border, in this order; each only if it is not done yet, so that a run may stop between any two."""
+        step, schedule = self.step, self.schedule
+        if schedule.is_fold(step) and self.ledger.folded < step:
+            from symbreak.training.tally import require_finite_state
+
+            require_finite_state(self.driver.agent_state, step)
+            self.ledger.fold(self.driver.tally, step)
+            self.driver.fresh_tally()
+        evaluate = schedule.is_evaluation(step)
+        if (evaluate or schedule.is_log(step)) and self.row_step < step:
+            evaluated = self.driver.evaluate(step, self.watch.require_going_on) if evaluate else {}
+            self.record.write({"step": step, **evaluated, **self.ledger.row(self.driver.tally, step)})
+            self.row_step, self.saved_step = step, -1  # a checkpoint of this step lacks the row
+            if report is not None:  # the speed is told, not recorded: equal runs have equal records
+                report({**self.rows[-1], "steps_per_second": self._speed})
+        if schedule.is_checkpoint(step) and self.saved_step < step:
+            self.save()
+        self.watch.require_going_on()
+
+    def _advance_to(self, border: int) -> None:
+        """In pieces of about half a second, between which signals are heard; the pieces leave no trace."""
+        begun, first = time.perf_counter(), self.step
+        piece = 1
+        while self.step < border:
+            started = time.perf_counter()
+            count = min(piece, border - self.step)
+            self.driver.run(self.step, count)
+            self.step += count
+            speed = count / (time.perf_counter() - started)
+            piece = max(1, min(1_000, 4 * piece, round(speed / 2)))
+            self.record.beat()
+            self.watch.require_going_on()
+        self._speed = (border - first) / (time.perf_counter() - begun)
+
+    def _finish(self) -> None:
+        if self.record.directory is not None:
+            self.driver.write_maps(self.record.directory)
+        self.record.status("finished", self.step)
+        self.finished = True
+
+    # --- saving and loading -------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """A checkpoint of this moment. What is not finite is refused: the last good checkpoint stays."""
+        if self.record.directory is None or self.saved_step == self.step:
+            return
+        from symbreak.training.tally import require_finite_state
+
+        require_finite_state(self.driver.agent_state, self.step)
+        self.record.beat(always=True)
+        trees, replay, facts = self.driver.save()
+        self._segments.follow(replay)
+        meta = {
+            "config": self.config.identity,
+            "symmetry": self.agent.symmetry.digest,
+            "provenance": self._provenance,
+            "inexact": list(self.record.inexact),
+            "metrics": self.record.metrics,
+            "ledger": self.ledger.to_json(),
+            "row_step": self.row_step,
+            "capacity": self.agent.config.capacity,
+            "environment": facts,
+        }
+        self.record.checkpoints.save(self.step, trees, meta, self._segments.seal())
+        self.saved_step = self.step
+
+    def _follow(self, references: Any) -> None:
+        from symbreak.training.segment_writer import SegmentWriter
+
+        if self.record.directory is not None:
+            config = self.agent.config
+            self._segments = SegmentWriter(
+                self.record.directory / "replay", config.capacity, config.discount, references
+            )
+
+    def _load(self) -> None:
+        from symbreak.training.segments import restore_replay
+        from symbreak.training.tally import Ledger
+
+        directory = self.record.directory
+        assert directory is not None
+        trees, replay = self.driver.templates()
+        loaded = self.record.checkpoints.load(trees) if (directory / "checkpoints").is_dir() else None
+        if loaded is None:
+            self.record.continue_at(0, None)
+            self.driver.begin()
+            self._follow(())
+            return
+        for status in loaded.passed_over:
+            _warn(f"passed over {status.path.name}: {status.problem}")
+        meta, where = loaded.meta, str(loaded.path)
+        if meta.get("config") != _plain(self.config.identity):
+            raise InputError(f"{directory / 'config.json'} is not the one {where} was saved with; restore it")
+        if meta.get("symmetry") != self.agent.symmetry.digest:
+            raise StorageFault(f"{where} was saved under another symmetry; resume with the version that saved it")
+        self.step = self.saved_step = loaded.step
+        self.row_step = meta["row_step"]
+        self.ledger = Ledger.from_json(meta["ledger"], where)
+        self.finished = is_finished(directory) and loaded.step == self.schedule.end
+        restored = restore_replay(directory / "replay", loaded.segments, replay)
+        mismatch = self.driver.restore(loaded.step, loaded.trees, restored, meta["environment"])
+        self._follow(loaded.segments)
+        known = [text for text in meta["inexact"] if isinstance(text, str)]
+        fresh = [*differences(meta["provenance"], self._provenance), *([mismatch] if mismatch else [])]
+        for reason in fresh:
+            _warn(f"this run is no longer exact: {reason}")
+        self.record.inexact = [*known, *(reason for reason in fresh if reason not in known)]
+        if not self.finished:
+            self.record.continue_at(loaded.step, FileRecord.from_json(meta["metrics"], where))
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Run:
         return self
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        if self._board is not None:
-            self._board.close()
-        step = int(self.rows[-1]["step"]) if self.rows else 0
-        if problem is None:
-            self._status("finished", step)
-        else:
-            interrupted = isinstance(problem, KeyboardInterrupt)
-            self._status("interrupted" if interrupted else "failed", step, f"{type(problem).__name__}: {problem}")
+        self._leave(problem)
 
-    def _status(self, state: str, step: int, reason: str = "") -> None:
-        if self.directory is not None:
-            status = {"state": state, "step": step} | ({"reason": reason} if reason else {})
-            (self.directory / "status.json").write_text(json.dumps(status) + "\n")
+    def _leave(self, problem: BaseException | None) -> None:
+        try:
+            if problem is not None and not self.finished:
+                state = "interrupted" if isinstance(problem, Interrupted | KeyboardInterrupt) else "failed"
+                self.record.status(state, self.step, f"{type(problem).__name__}: {problem}")
+        except StorageFault:
+            pass  # the disk may be what failed; the first problem is the one to report
+        finally:
+            self.driver.close()
+            self.record.close()
 
-    def write(self, row: dict[str, float]) -> None:
-        row = {name: value for name, value in row.items() if not math.isnan(value)}
-        self.rows.append(row)
-        if self.directory is None:
-            return
-        with (self.directory / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        assert self._board is not None
-        for name, value in row.items():
-            self._board.add_scalar(name, value, int(row["step"]))
-        self._status("running", int(row["step"]))
+    def close(self) -> None:
+        """Save and let go of the directory; the run can be opened again."""
+        try:
+            self.save()
+        finally:
+            self._leave(None)
 
 
-def _versions() -> dict[str, str]:
-    packages = ("symbreak", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+def _plain(value: Any) -> Any:
+    """As it comes back from JSON."""
+    import json
+
+    return json.loads(json.dumps(value))
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr, flush=True)

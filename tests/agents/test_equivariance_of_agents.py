@@ -1,4 +1,4 @@
-"""The constrained modules of an agent commute with the group at the start and after learning, the free ones do not."""
+"""The constrained modules of an agent commute with the group at the start, after learning and after loading."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from symbreak.agents.sac import SAC, SACConfig
 from symbreak.gates import GateConfig, LearnedGate
 from symbreak.models.predictor import IncrementOutcome
 from symbreak.tasks.symmetries import ant_exact, fetch_paper
+from symbreak.training.checkpoint import Checkpoints
 
 LIMIT = {"float32": 1e-4, "float64": 1e-9}
 
@@ -84,19 +85,30 @@ def errors(agent, ask, state, dtype):
     return found
 
 
-def check(agent, batch, dtype, updates):
-    ask = jax.jit(
+def quickly(function):
+    """Compiled in a third of the time."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def check(agent, batch, dtype, updates, directory):
+    ask = quickly(
         lambda state, observations, actions: jax.vmap(lambda s, a: answers(agent, state, s, a))(observations, actions)
     )
     batch = jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, batch)
 
-    @jax.jit
+    @quickly
     def learn(state, count):
         step = lambda n, s: agent.update(s, lambda _: batch, n, jax.random.fold_in(jax.random.key(1), n))[0]  # noqa: E731
         return jax.lax.fori_loop(1, count + 1, step, state)
 
     start = agent.init(jax.random.key(0))
-    for state in (start, learn(start, jnp.int32(updates))):
+    learned = learn(start, jnp.int32(updates))
+    (directory / "replay").mkdir()
+    store = Checkpoints(directory, directory / "replay")
+    store.save(updates, {"agent": learned}, {})
+    loaded = store.load({"agent": start}).trees["agent"]
+    assert not jax.tree.all(jax.tree.map(np.array_equal, start, loaded))
+    for state in (start, learned, loaded):
         found = errors(agent, ask, state, dtype)
         constrained = {name: error for name, error in found.items() if not name.startswith("free")}
         assert max(constrained.values()) < LIMIT[dtype], constrained
@@ -104,12 +116,11 @@ def check(agent, batch, dtype, updates):
         assert min(free) > 1e-2, found
 
 
-@pytest.mark.parametrize("dtype", LIMIT)
-@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
-def test_constrained_modules_commute_with_the_group(algorithm, dtype, small_agent, random_batch):
+@pytest.mark.parametrize(("algorithm", "dtype"), [("dqn", "float32"), ("dqn", "float64"), ("sac", "float32")])
+def test_constrained_modules_commute_with_the_group(algorithm, dtype, small_agent, random_batch, tmp_path):
     with jax.enable_x64(True) if dtype == "float64" else nullcontext():
         agent = small_agent(algorithm, "partial", config={"rate": 1e-3})
-        check(agent, random_batch(agent), dtype, updates=20)
+        check(agent, random_batch(agent), dtype, 20, tmp_path)
 
 
 def large_agent(symmetry, width):
@@ -125,10 +136,10 @@ def large_agent(symmetry, width):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", LIMIT)
 @pytest.mark.parametrize("name", ["dqn", "mirror", "quarter turns", "rotations"])
-def test_they_still_do_after_a_thousand_updates(name, dtype, small_agent, random_batch):
+def test_they_still_do_after_a_thousand_updates(name, dtype, small_agent, random_batch, tmp_path):
     with jax.enable_x64(True) if dtype == "float64" else nullcontext():
         if name in ("quarter turns", "rotations"):
             agent = large_agent(*((ant_exact(), 64) if name == "quarter turns" else (fetch_paper(), 64)))
         else:
             agent = small_agent("dqn" if name == "dqn" else "sac", "partial", config={"rate": 1e-3})
-        check(agent, random_batch(agent), dtype, updates=1_000)
+        check(agent, random_batch(agent), dtype, 1_000, tmp_path)

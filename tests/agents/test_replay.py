@@ -11,8 +11,6 @@ from scipy.stats import chisquare
 from symbreak.agents.agent import Transition
 from symbreak.training.replay import Replay
 
-pytestmark = pytest.mark.slow  # minutes of compiling
-
 CAPACITY = 7
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from symbreak.agents.agent import Transition
 
-pytestmark = pytest.mark.slow  # minutes of compiling
-
 GAMMA = 0.9
 
 

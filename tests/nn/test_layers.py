@@ -252,6 +252,15 @@ def test_gated_nonlinearity_commutes_and_bends(group, tolerance, measure):
     assert np.abs(twice - 2 * once).max() > 1e-2
 
 
+def test_gated_nonlinearity_of_permutations_beside_vectors(measure):
+    """Such a representation is kept component after component, unlike hidden layers of one kind."""
+    group = D(4)
+    rep = 2 * group.regular + 3 * group.vector
+    assert isotypic(rep)[0].stored is None
+    assert measure.error(lambda x: gated(rep, x), with_gates(rep), rep, stored=True) < 1e-4
+    assert measure.error(jax.nn.silu, rep, rep) > 0.05  # what gates itself must be permuted
+
+
 def test_gated_nonlinearity_by_hand(measure):
     """Invariants are multiplied by their own sigmoid, each vector by that of its gate."""
     group = SO3()

@@ -190,7 +190,8 @@ def trained(network, steps=1000):
     def run(network):
         return jax.lax.scan(step, (network, optimiser.init(network)), jax.random.split(KEY, steps))[0][0]
 
-    after = jax.jit(run)(network)
+    # Compiles in a third of the time, and tiny networks run as fast.
+    after = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})(network)
     assert max(float(jnp.abs(a - b).max()) for a, b in zip(*map(jax.tree.leaves, (network, after)), strict=True)) > 0.01
     return after
 
@@ -212,13 +213,13 @@ def test_training_breaks_the_symmetry_of_the_other_families(family, style, measu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [1, 3])
-@pytest.mark.parametrize("width", [96, 256])
-def test_networks_of_other_shapes_commute_and_see(group, depth, width, tolerance, measure):
-    for family in (Equivariant, Relaxed):
-        network = Network(family, *ends(group), key=KEY, width=width, depth=depth, style="emlp")
-        assert measure.error(network, *ends(group)) < tolerance
-        assert measure.spread(network, network.source) > 0.01
+@pytest.mark.parametrize(("family", "depth", "width"), [(Equivariant, 1, 256), (Equivariant, 3, 96), (Relaxed, 3, 96)])
+def test_networks_of_other_shapes_commute_and_see(group, family, depth, width, measure, drawn):
+    network = drawn(Network, family, *ends(group), width=width, depth=depth, style="emlp")
+    equal = lambda path, leaf: jnp.ones_like(leaf) if "scales" in jax.tree_util.keystr(path) else leaf  # noqa: E731
+    network = jax.tree_util.tree_map_with_path(equal, network)
+    assert measure.error(network, *ends(group)) < 1e-4
+    assert measure.spread(network, network.source) > 0.01
 
 
 @pytest.mark.slow

@@ -1,0 +1,167 @@
+"""Which gate finds what is broken soonest? Gates alone, on stored transitions of a random policy.
+
+Nothing acts and no value is learned, so a variant costs a minute instead of a training. Transitions are revealed as a
+run would collect them; every `report` steps the gate is scored against the truth by the area under its ROC curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from symbreak.agents.agent import Transition
+from symbreak.gates.learned import LearnedGate
+from symbreak.gates.threshold import ThresholdRule
+from symbreak.nn.keys import Key, named_key
+from symbreak.training.build import make_gate  # noqa: F401
+from symbreak.training.quality import GateJudge, auroc
+
+LEARNING_STARTS = 1_000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs from the `default` gate of the task."""
+
+    name: str
+    changes: dict[str, Any]
+
+
+def _rule(**changes: Any) -> ThresholdRule:
+    return ThresholdRule(**changes)
+
+
+GRID_VARIANTS = (
+    Variant("default", {}),
+    Variant("trained", {"disagreement": "trained"}),
+    Variant("raw gate, 5e-4", {"encoding": "raw"}),
+    Variant("raw gate, 1e-3", {"encoding": "raw", "rate": 1e-3}),
+    Variant("raw gate, 1e-4", {"encoding": "raw", "rate": 1e-4}),
+    Variant("Fourier gate, 1e-3", {"rate": 1e-3}),
+    Variant("Fourier predictor", {"predictor_encoding": "fourier"}),
+    Variant("width 128", {"width": 128}),
+    Variant("head", {"classifier": "head"}),
+    Variant("direct", {"classifier": "direct"}),
+    Variant("κ = 1.5", {"threshold": _rule()}),
+    Variant("κ = 0.5", {"threshold": _rule(deviations=0.5)}),
+    Variant("quantile 0.9", {"threshold": _rule(kind="quantile", level=0.9)}),
+    Variant("every step", {"predictor_every": 1, "gate_every": 1}),
+    Variant("predictor every step", {"predictor_every": 1}),
+    Variant("predictor 1e-3", {"predictor_rate": 1e-3}),
+    Variant("predictor 2e-3", {"predictor_rate": 2e-3}),
+    Variant("predictor 1e-3 gate 1e-3", {"predictor_rate": 1e-3, "rate": 1e-3}),
+    Variant(
+        "predictor 1e-3 gate 1e-3 every 2",
+        {"predictor_rate": 1e-3, "rate": 1e-3, "predictor_every": 2, "gate_every": 2},
+    ),
+    Variant("1e-3 1e-3 w128", {"predictor_rate": 1e-3, "rate": 1e-3, "width": 128}),
+    Variant("1e-3 1e-3 pw128", {"predictor_rate": 1e-3, "rate": 1e-3, "predictor_width": 128}),
+    Variant("22w128", {"predictor_rate": 2e-3, "rate": 2e-3, "width": 128}),
+    Variant("22w128p128", {"predictor_rate": 2e-3, "rate": 2e-3, "width": 128, "predictor_width": 128}),
+    Variant("33w128", {"predictor_rate": 3e-3, "rate": 3e-3, "width": 128}),
+    Variant("F 1e-3 1e-3", {"predictor_rate": 1e-3, "rate": 1e-3, "predictor_encoding": "fourier"}),
+)
+
+CONTINUOUS_VARIANTS = (
+    Variant("default", {}),
+    Variant("trained", {"disagreement": "trained"}),
+    Variant("Fourier gate", {"encoding": "fourier"}),
+    Variant("not standardised", {"standardise": False}),
+    Variant("rate 1e-4", {"rate": 1e-4}),
+    Variant("rate 1e-3", {"rate": 1e-3}),
+    Variant("head", {"classifier": "head"}),
+    Variant("direct", {"classifier": "direct"}),
+    Variant("κ = 0.5", {"threshold": _rule(deviations=0.5, smoothing=0.1, every=100)}),
+    Variant("κ = 1", {"threshold": _rule(deviations=1.0, smoothing=0.1, every=100)}),
+    Variant("quantile 0.8", {"threshold": _rule(kind="quantile", level=0.8)}),
+    Variant("every step", {"predictor_every": 1, "gate_every": 1}),
+)
+
+
+def random_transitions(world: Any, discount: float, steps: int, key: Key) -> Transition:
+    """What a uniformly random policy meets on a pure-JAX world, in order."""
+
+    def move(carry: tuple[Any, Array], step_key: Key) -> tuple[tuple[Any, Array], Transition]:
+        state, observation = carry
+        action_key, world_key, reset_key = jax.random.split(step_key, 3)
+        action = jax.random.randint(action_key, (), 0, 4)
+        state, after, reward, terminated, truncated, _ = world.step(world_key, state, action)
+        transition = Transition(observation, action, reward, after, jnp.where(terminated, 0.0, discount))
+        fresh = world.reset(reset_key)
+        going = jax.tree.map(lambda a, b: jnp.where(terminated | truncated, a, b), fresh, (state, after))
+        return going, transition
+
+    start_key, steps_key = jax.random.split(key)
+    return jax.lax.scan(move, world.reset(start_key), jax.random.split(steps_key, steps))[1]
+
+
+def random_episodes(environment: Any, discount: float, steps: int, seed: int) -> Transition:
+    """The same on a Gymnasium environment with continuous actions in [−1, 1]."""
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[Any, ...]] = []
+    observation, _ = environment.reset(seed=seed)
+    for _ in range(steps):
+        action = rng.uniform(-1, 1, environment.action_space.shape).astype(np.float32)
+        after, reward, terminated, truncated, _ = environment.step(action)
+        rows.append((observation, action, reward, after, 0.0 if terminated else discount))
+        observation = environment.reset()[0] if terminated or truncated else after
+    return Transition(*(jnp.asarray(np.stack(column), jnp.float32) for column in zip(*rows, strict=True)))
+
+
+Score = Callable[[LearnedGate, Any], float]
+
+
+def screen(gate: LearnedGate, data: Transition, score: Score, report: int, seed: int = 0) -> list[float]:
+    """The gate's score after every `report` steps of seeing `data` arrive."""
+    key = jax.random.key(seed)
+    state = gate.init(named_key(key, "gate"))
+    scores = []
+    for start in range(0, len(data.reward) - report + 1, report):
+        state = _advance(gate, state, data, jnp.arange(start, start + report), key)
+        scores.append(score(gate, state))
+    return scores
+
+
+@partial(jax.jit, static_argnums=0)
+def _advance(gate: LearnedGate, state: Any, data: Transition, steps: Array, key: Key) -> Any:
+    arrays, rest = eqx.partition(state, eqx.is_array)
+
+    def one(arrays: Any, step: Array) -> tuple[Any, None]:
+        step_key = jax.random.fold_in(key, step)
+
+        def sample(sample_key: Key) -> Transition:
+            rows = jax.random.randint(sample_key, (256,), 0, step + 1)
+            return jax.tree.map(lambda column: column[rows], data)
+
+        def learn(arrays: Any) -> Any:
+            batch = sample(named_key(step_key, "batch"))
+            updated, _ = gate.update(eqx.combine(arrays, rest), sample, batch, step + 1, step_key, None)
+            return eqx.filter(updated, eqx.is_array)
+
+        return jax.lax.cond(step + 1 >= LEARNING_STARTS, learn, lambda a: a, arrays), None
+
+    return eqx.combine(jax.lax.scan(one, arrays, steps)[0], rest)
+
+
+def grid_score(world: Any) -> Score:
+    """AUROC against the minority oracle."""
+    judge = GateJudge(world)
+    return lambda gate, state: judge.judge(gate, state)["gate/auroc_minority"]
+
+
+def pair_score(data: Transition, broken: np.ndarray) -> Score:
+    """AUROC over the stored pairs themselves."""
+
+    def score(gate: LearnedGate, state: Any) -> float:
+        probability = jax.vmap(lambda s, a: gate.of_pair(state, s, a))(data.observation, data.action)
+        return auroc(np.asarray(probability, np.float64), broken)
+
+    return score

@@ -1,0 +1,231 @@
+"""The two loops behind one interface: advance, evaluate, and give away or take back everything that is saved.
+
+A driver's state is a tree of arrays, the replay, and a few facts for JSON. From what it takes back it goes on bit for
+bit, or says that it could not.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from symbreak.nn.keys import named_key
+from symbreak.training.arrays import array_from_json, array_to_json
+from symbreak.training.compiled import CompiledLoop, LoopState
+from symbreak.training.files import Damaged, is_count
+from symbreak.training.guarded import Limit
+from symbreak.training.hosted import Episode, HostedLoop, HostedState
+from symbreak.training.replay import Replay
+from symbreak.training.tally import Tally
+
+Saved = tuple[dict[str, Any], Replay, dict[str, Any]]  # arrays, replay, facts
+Pause = Callable[[], None]  # called often in long evaluations; may raise
+
+
+class Driver(abc.ABC):
+    """An agent in its environment. `begin` or `restore` comes first."""
+
+    agent: Any
+
+    @abc.abstractmethod
+    def begin(self) -> None: ...
+
+    @abc.abstractmethod
+    def templates(self) -> tuple[dict[str, Any], Replay]:
+        """The arrays and the replay that will be saved, as shapes and types."""
+
+    @abc.abstractmethod
+    def restore(self, step: int, trees: dict[str, Any], replay: Replay, facts: Any) -> str | None:
+        """Continue from there; the answer says what could not be brought back exactly."""
+
+    @abc.abstractmethod
+    def save(self) -> Saved: ...
+
+    @abc.abstractmethod
+    def run(self, start: int, steps: int) -> None: ...
+
+    @property
+    @abc.abstractmethod
+    def agent_state(self) -> Any: ...
+
+    @property
+    @abc.abstractmethod
+    def tally(self) -> Tally: ...
+
+    @abc.abstractmethod
+    def fresh_tally(self) -> None:
+        """Begin a new stretch of metrics."""
+
+    @abc.abstractmethod
+    def evaluate(self, step: int, pause: Pause) -> dict[str, float]: ...
+
+    @abc.abstractmethod
+    def write_maps(self, directory: Path) -> None:
+        """What a report shows beside the metrics, where there is something."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give back what the environment holds."""
+
+
+class CompiledDriver(Driver):
+    """On a pure-JAX world, whose own state is arrays like everything else."""
+
+    def __init__(self, agent: Any, task: Any, config: Any) -> None:
+        from symbreak.training.quality import GateJudge
+
+        self.agent = agent
+        self.world = task.jax_env()
+        self.loop = CompiledLoop(agent, self.world, config.episodes or 128)
+        self.key = jax.random.key(config.seed)
+        self.judge = GateJudge(self.world)
+        self.state: Any = None
+
+    def begin(self) -> None:
+        self.state = self.loop.init(self.key)
+        self._tally = self.loop.empty_tally(self.state)
+
+    def templates(self) -> tuple[dict[str, Any], Replay]:
+        state = jax.eval_shape(self.loop.init, self.key)
+        return _compiled_trees(state, self.loop.empty_tally(state)), state.replay
+
+    def restore(self, step: int, trees: dict[str, Any], replay: Replay, facts: Any) -> str | None:
+        self.state = LoopState(trees["agent"], replay, trees["environment"], trees["observation"])
+        self._tally = trees["tally"]
+        return None
+
+    def save(self) -> Saved:
+        return _compiled_trees(self.state, self._tally), self.state.replay, {}
+
+    def run(self, start: int, steps: int) -> None:
+        # Whole numbers of NumPy have a type of their own; Python's would be weakly typed.
+        self.state, self._tally = self.loop.run(self.state, self._tally, np.int32(start), np.int32(steps), self.key)
+        jax.block_until_ready(self._tally)
+
+    @property
+    def agent_state(self) -> Any:
+        return self.state.agent
+
+    @property
+    def tally(self) -> Tally:
+        return self._tally
+
+    def fresh_tally(self) -> None:
+        self._tally = jax.tree.map(jnp.zeros_like, self._tally)
+
+    def evaluate(self, step: int, pause: Pause) -> dict[str, float]:
+        pause()
+        played = self.loop.evaluate(self.state.agent, named_key(self.key, "evaluation", step))
+        result = {name: float(value) for name, value in played.items()}
+        if self.agent.method.heads.gated:
+            result |= self.judge.judge(self.agent.gate, self.state.agent.gate)
+        return result
+
+    def write_maps(self, directory: Path) -> None:
+        from symbreak.training.maps import write_grid_maps
+
+        write_grid_maps(self.agent, self.state.agent, self.world, directory)
+
+    def close(self) -> None:
+        self.state = None
+
+
+def _compiled_trees(state: LoopState, tally: Tally) -> dict[str, Any]:
+    return {
+        "agent": state.agent,
+        "environment": state.environment,
+        "observation": state.observation,
+        "tally": tally,
+    }
+
+
+class HostedDriver(Driver):
+    """On a Gymnasium environment, which is brought back by repeating the actions of its running episode."""
+
+    def __init__(self, agent: Any, task: Any, config: Any, limit: Limit) -> None:
+        self.agent = agent
+        self.loop = HostedLoop(agent, lambda: task.make(config.symmetry), config.seed, limit, begin=False)
+        self.episodes = config.episodes or 10
+
+    def begin(self) -> None:
+        self.loop.begin()
+
+    def templates(self) -> tuple[dict[str, Any], Replay]:
+        state = jax.eval_shape(self.loop.device.init, self.loop.key)
+        symmetry = self.agent.symmetry
+        action = np.zeros((), np.int32) if symmetry.discrete else np.zeros(symmetry.action.size, np.float32)
+        observation = np.zeros(symmetry.observation.size, np.float32)
+        return {"agent": state.agent, "tally": state.tally, "observation": observation, "action": action}, state.replay
+
+    def restore(self, step: int, trees: dict[str, Any], replay: Replay, facts: Any) -> str | None:
+        episode = _read_episode(facts)
+        state = HostedState(trees["agent"], replay, trees["tally"])
+        if self.loop.continue_from(state, step, episode, trees["observation"], trees["action"]):
+            return None
+        reason = "it was too long to repeat" if episode.actions is None else "repeating it led elsewhere"
+        return f"the environment could not be brought back to step {step} of its episode {episode.number}: {reason}"
+
+    def save(self) -> Saved:
+        loop, episode = self.loop, self.loop.running_episode()
+        trees = {
+            "agent": loop.state.agent,
+            "tally": loop.state.tally,
+            "observation": loop.observation,
+            "action": np.asarray(loop.action),
+        }
+        actions = None
+        if episode.actions is not None:
+            rows = np.stack(episode.actions) if episode.actions else np.zeros((0, *trees["action"].shape), np.float32)
+            actions = array_to_json(rows.astype(trees["action"].dtype))
+        facts = {
+            "episode": episode.number,
+            "reset_seed": loop.reset_seed(episode.number),
+            "actions": actions,
+            "total": episode.total,
+        }
+        return trees, loop.state.replay, facts
+
+    def run(self, start: int, steps: int) -> None:
+        self.loop.run(steps)
+
+    @property
+    def agent_state(self) -> Any:
+        return self.loop.state.agent
+
+    @property
+    def tally(self) -> Tally:
+        return self.loop.state.tally
+
+    def fresh_tally(self) -> None:
+        self.loop.fresh_tally()
+
+    def evaluate(self, step: int, pause: Pause) -> dict[str, float]:
+        return self.loop.evaluate(self.episodes, pause)
+
+    def write_maps(self, directory: Path) -> None:
+        """Only grid-worlds have maps."""
+
+    def close(self) -> None:
+        self.loop.close()
+
+
+def _read_episode(facts: Any) -> Episode:
+    if not isinstance(facts, dict) or facts.keys() != {"episode", "reset_seed", "actions", "total"}:
+        raise Damaged("the checkpoint does not describe the running episode")
+    if not is_count(facts["episode"]) or not isinstance(facts["total"], int | float):
+        raise Damaged("the checkpoint describes an impossible episode")
+    actions = facts["actions"]
+    rows = None if actions is None else tuple(array_from_json(actions, "the actions of the running episode"))
+    return Episode(facts["episode"], rows, float(facts["total"]))
+
+
+def make_driver(agent: Any, task: Any, config: Any, limit: Limit) -> Driver:
+    if task.jax_env is not None:
+        return CompiledDriver(agent, task, config)
+    return HostedDriver(agent, task, config, limit)

@@ -1,0 +1,98 @@
+"""An environment behind a guard: what it returns is checked before anything is stored or learned from it.
+
+Raising, hanging, wrong shapes and types are faults of the environment (exit 3), NaN and infinities are numeric faults
+(exit 4); each is named with the step at which it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from symbreak.errors import EnvironmentFault, SymbreakError
+from symbreak.symmetry.layout import Layout
+from symbreak.tasks.check import require_finite
+
+Limit = Callable[[str], AbstractContextManager[None]]  # what is being done → a block that may not take too long
+
+
+def no_limit(doing: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class GuardedEnvironment:
+    """Observations are float32 copies, actions come in [−1, 1] or as numbers of actions."""
+
+    def __init__(self, environment: gym.Env, layout: Layout, purpose: str = "step", limit: Limit = no_limit) -> None:
+        self.environment = environment
+        self.layout = layout
+        self.purpose = purpose  # how a step is called in messages
+        self.limit = limit
+
+    def reset(self, seed: int, step: int) -> np.ndarray:
+        """A new episode; `step` only serves messages."""
+        try:
+            with self.limit(f"reset before {self.purpose} {step + 1}"):
+                result = self.environment.reset(seed=seed)
+        except SymbreakError:
+            raise
+        except Exception as problem:
+            raise self._raised(f"reset(seed={seed})", problem) from problem
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise EnvironmentFault(f"reset(seed={seed}) returned no pair (observation, info); mend the environment")
+        observation = self._observation(result[0], step)
+        require_finite(observation, 0.0, step, self.layout, f"the reset that follows {self.purpose}")
+        return observation
+
+    def step(self, action: np.ndarray, step: int) -> tuple[np.ndarray, np.float32, bool, bool, dict[str, Any]]:
+        """One step, the `step`-th."""
+        try:
+            with self.limit(f"{self.purpose} {step}"):
+                result = self.environment.step(self._scaled(action))
+        except SymbreakError:
+            raise
+        except Exception as problem:
+            raise self._raised(f"{self.purpose} {step}", problem) from problem
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise EnvironmentFault(f"{self.purpose} {step} did not return five values; mend the environment")
+        observation = self._observation(result[0], step)
+        try:
+            with np.errstate(over="ignore"):
+                reward = np.float32(result[1])
+            terminated, truncated = bool(result[2]), bool(result[3])
+        except (TypeError, ValueError) as problem:
+            raise EnvironmentFault(
+                f"{self.purpose} {step} returned a reward or an end that is no number; mend the environment"
+            ) from problem
+        require_finite(observation, reward, step, self.layout, self.purpose)
+        return observation, reward, terminated, truncated, result[4] if isinstance(result[4], dict) else {}
+
+    def _observation(self, value: Any, step: int) -> np.ndarray:
+        """A copy: some environments write the next observation into the same memory."""
+        try:
+            with np.errstate(over="ignore"):
+                observation = np.array(value, np.float32, copy=True)
+        except (TypeError, ValueError) as problem:
+            raise self._raised(f"reading the observation of {self.purpose} {step}", problem) from problem
+        if observation.shape != (self.layout.size,):
+            raise EnvironmentFault(
+                f"the observation of {self.purpose} {step} has shape {observation.shape} where {self.layout.size} "
+                "numbers were declared; mend the environment or its symmetry"
+            )
+        return observation
+
+    def _scaled(self, action: np.ndarray) -> Any:
+        space = self.environment.action_space
+        if isinstance(space, gym.spaces.Box):
+            middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
+            return (middle + half * action).astype(space.dtype)
+        return int(action)
+
+    @staticmethod
+    def _raised(doing: str, problem: Exception) -> EnvironmentFault:
+        text = " ".join(str(problem).split())[:200]
+        return EnvironmentFault(f"{doing} raised {type(problem).__name__}: {text}; mend the environment, then resume")

@@ -1,0 +1,203 @@
+"""The files of a run.
+
+config.json     what was asked for
+metrics.jsonl   one object per evaluation (and log); names are stable and documented in docs/methods.md
+status.json     running, finished, interrupted or failed, at which step, and why it is not exact if it is not
+checkpoints/    the last three; see `checkpoint`
+replay/         what the checkpoints refer to; see `segments`
+tensorboard/    the numbers of metrics.jsonl for TensorBoard
+run.lock        who writes here
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from symbreak.errors import InputError, StorageFault
+from symbreak.training.checkpoint import Checkpoints
+from symbreak.training.directory import RunLock, lock_run_directory
+from symbreak.training.files import Damaged, FileRecord, cut_back, read_file, replace_file, storage_faults
+from symbreak.training.settings import RunConfig, parse_config
+from symbreak.training.strict_json import read_json
+
+MOST_METRICS = 1 << 30
+BEAT = 30.0  # seconds between two signs of life
+PARTS = ("checkpoints", "replay", "tensorboard")
+
+
+def resume_command(directory: Path) -> str:
+    return f"symbreak resume {directory}"
+
+
+def read_config(directory: Path) -> RunConfig:
+    path = directory / "config.json"
+    try:
+        values = read_json(path)
+    except Damaged as problem:
+        raise InputError(
+            f"{directory} holds no run that can be read ({problem}); name the directory of a run"
+        ) from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} is no table of settings; restore it")
+    return parse_config({name: value for name, value in values.items() if name != "versions"}, str(path))
+
+
+def read_status(directory: Path) -> dict[str, Any]:
+    """Empty where a run was killed before it could say anything."""
+    try:
+        status = read_json(directory / "status.json")
+    except Damaged:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def is_finished(directory: Path) -> bool:
+    return (directory / "config.json").exists() and read_status(directory).get("state") == "finished"
+
+
+def refuse_existing(directory: Path) -> None:
+    if is_finished(directory):
+        raise InputError(f"{directory} already holds a finished run; choose another --out")
+    if (directory / "config.json").exists():
+        raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_command(directory)}")
+
+
+class Record:
+    """The directory of one run, locked by this process; `None` as directory keeps rows in memory only."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        self.rows: list[dict[str, float]] = []
+        self.inexact: list[str] = []
+        self._size, self._digest = 0, hashlib.sha256()
+        self._board: Any = None
+        self._lock: RunLock | None = None
+        self._held = ExitStack()
+        self._beaten = 0.0
+
+    @classmethod
+    def create(cls, config: RunConfig, directory: Path | None, versions: dict[str, str]) -> Record:
+        """A new run; a directory that holds one already is refused."""
+        record = cls(directory)
+        if directory is None:
+            return record
+        with storage_faults(f"create {directory}"):
+            directory.mkdir(parents=True, exist_ok=True)
+        record._take()
+        try:
+            refuse_existing(directory)
+            with storage_faults(f"create the files of a run in {directory}"):
+                for name in PARTS:
+                    (directory / name).mkdir(exist_ok=True)
+                (directory / "metrics.jsonl").write_bytes(b"")
+            text = json.dumps({**config.to_json(), "versions": versions}, indent=1) + "\n"
+            replace_file(directory / "config.json", text.encode())  # last: with it, a directory holds a run
+            record.status("running", 0)
+            record._open_board(0)
+        except BaseException:
+            record.close()
+            raise
+        return record
+
+    @classmethod
+    def open(cls, directory: Path) -> Record:
+        """An existing run, which this process alone continues."""
+        record = cls(directory)
+        record._take()
+        return record
+
+    def _take(self) -> None:
+        assert self.directory is not None
+        self._lock = self._held.enter_context(lock_run_directory(self.directory))
+
+    def continue_at(self, step: int, metrics: FileRecord | None) -> None:
+        """Undo what was written after the checkpoint; none: everything, the run begins anew."""
+        assert self.directory is not None
+        path = self.directory / "metrics.jsonl"
+        with storage_faults(f"continue the run in {self.directory}"):
+            for name in PARTS:
+                (self.directory / name).mkdir(exist_ok=True)
+            if metrics is None:
+                path.write_bytes(b"")
+            data = read_file(path, MOST_METRICS)[: metrics.size] if metrics is not None else bytearray()
+        if metrics is not None:
+            require_prefix(data, metrics, path)
+            cut_back(path, metrics.size)
+        self._size, self._digest = len(data), hashlib.sha256(data)
+        self.rows = [json.loads(line) for line in data.splitlines()]
+        self.status("running", step)
+        self._open_board(step)
+
+    def _open_board(self, step: int) -> None:
+        from tensorboardX import SummaryWriter
+
+        with storage_faults(f"write TensorBoard files to {self.directory}"):
+            self._board = SummaryWriter(str(self.directory) + "/tensorboard", purge_step=step)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        assert self.directory is not None
+        return Checkpoints(self.directory / "checkpoints", self.directory / "replay")
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Size and SHA-256 of what stands in metrics.jsonl."""
+        return FileRecord(self._size, self._digest.hexdigest()).to_json()
+
+    def write(self, row: dict[str, float]) -> None:
+        """One line of metrics; what has no value is left out."""
+        row = {name: value for name, value in row.items() if not math.isnan(value)}
+        self.rows.append(row)
+        if self.directory is None:
+            return
+        self.beat(always=True)
+        line = (json.dumps(row) + "\n").encode()
+        path = self.directory / "metrics.jsonl"
+        with storage_faults(f"write {path}"):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                written = os.write(descriptor, line)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        if written != len(line):
+            raise StorageFault(f"cannot write {path}: the disk took half a line; free some space, then resume")
+        self._size += len(line)
+        self._digest.update(line)
+        with storage_faults(f"write TensorBoard files to {self.directory}"):
+            for name, value in row.items():
+                self._board.add_scalar(name, value, int(row["step"]))
+        self.status("running", int(row["step"]))
+
+    def status(self, state: str, step: int, reason: str = "") -> None:
+        if self.directory is not None:
+            status: dict[str, Any] = {"state": state, "step": step, "exact": not self.inexact}
+            status |= {"reason": reason} if reason else {}
+            status |= {"inexact": list(self.inexact)} if self.inexact else {}
+            replace_file(self.directory / "status.json", (json.dumps(status) + "\n").encode())
+
+    def beat(self, *, always: bool = False) -> None:
+        """A sign of life, now and then; also finds out whether the directory is still there and ours."""
+        if self._lock is not None and (always or time.monotonic() > self._beaten + BEAT):
+            self._lock.beat()
+            self._beaten = time.monotonic()
+
+    def close(self) -> None:
+        if self._board is not None:
+            with suppress(OSError):  # the same numbers stand in metrics.jsonl, where a failure is reported
+                self._board.close()
+            self._board = None
+        self._held.close()
+
+
+def require_prefix(data: bytes | bytearray, expected: FileRecord, path: Path) -> None:
+    """The metrics a checkpoint saw are still there, bit for bit."""
+    if len(data) < expected.size or hashlib.sha256(data[: expected.size]).hexdigest() != expected.sha256:
+        raise Damaged(f"{path} is not what it was when the checkpoint was saved; restore it from a copy")
