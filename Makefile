@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow mutants check bench clean
+.PHONY: setup demo test slow faults mutants check bench docs clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,9 @@ test: setup  ## the tests, below twelve minutes on two cores
 slow: setup  ## the wider tiers, below 45 minutes on two cores
 	$(BIN)/python -m pytest -m slow --timeout 2400
 
+faults: setup  ## every fault a run must survive or name, one line per row; FAULTS="--only damage --tier small" chooses
+	$(BIN)/python tests/faults/run.py $(FAULTS)
+
 mutants: setup  ## deliberate faults, one or more for every trap, that the tests must notice
 	$(BIN)/python tests/mutants/run.py --jobs 2
 
@@ -39,8 +42,12 @@ check: setup  ## style, types and import direction
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q -n 0 tests/test_imports.py
 
-bench: setup  ## speed ratios, on one pinned core
-	$(BIN)/symbreak bench layers
+bench: setup $(VENV)/.baselines  ## speed ratios, on one pinned core, into results/; below 15 minutes on two idle cores
+	$(BIN)/symbreak bench all
+
+docs: setup  ## the pages of docs/ as HTML in build/docs
+	$(BIN)/mkdocs build --quiet
+	@echo "pages: build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .cache
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .cache

@@ -51,6 +51,20 @@ def test_a_mistake_is_one_line_that_names_the_way_out(monkeypatch, capsys, tmp_p
     assert named in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (("train", "grid-20", "--methd", "partial"), "--method"),
+        (("evaluate", "run", "--vidio", "film.mp4"), "--video"),
+        (("evalute", "run"), "evaluate"),
+    ],
+)
+def test_a_typo_is_answered_with_the_nearest_option(monkeypatch, capsys, arguments, nearest):
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert nearest in out + err
+
+
 def test_tasks_are_listed_with_their_symmetries(monkeypatch, capsys):
     code, out, _ = run(monkeypatch, capsys, "tasks", "--json")
     rows = {row["name"]: row for row in json.loads(out)}

@@ -29,9 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "studies": BELOW_CLI,
     "bench": BELOW_CLI,
     "progress": set(),
-    "cli": BELOW_CLI | {"studies", "bench", "progress"},
+    "api": BELOW_CLI | {"progress"},
+    "commands": BELOW_CLI | {"studies", "bench", "progress"},
+    "cli": BELOW_CLI | {"studies", "bench", "progress", "commands"},
     "__main__": {"cli"},
-    "__init__": BELOW_CLI | {"studies"},
+    "__init__": BELOW_CLI | {"studies", "api"},
 }
 FOREIGN_ALLOWED = {"symmetry": {"numpy", "scipy"}, "theory": {"numpy", "scipy", "matplotlib"}}
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "helpers", "misc"}

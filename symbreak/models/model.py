@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from symbreak.nn.keys import Key
 from symbreak.nn.linear import Dense
 from symbreak.nn.mlp import Family, Network, Style
+from symbreak.nn.rows import reordered
 from symbreak.symmetry.layout import Layout, Symmetry
 from symbreak.symmetry.rep import Rep
 
@@ -24,14 +25,10 @@ class Model(eqx.Module):
         return self.read(self.features(x))
 
     def features(self, x: Float[Array, " source"]) -> Float[Array, " hidden"]:
-        return self.network.features(_take(x, self.source))
+        return self.network.features(reordered(x, self.source))
 
     def read(self, features: Float[Array, " hidden"]) -> Float[Array, " target"]:
-        return _take(self.network.read(features), tuple(np.argsort(self.target).tolist()))
-
-
-def _take(x: Array, order: tuple[int, ...]) -> Array:
-    return x if order == tuple(range(len(order))) else x[np.array(order)]
+        return reordered(self.network.read(features), np.argsort(self.target))
 
 
 def make_model(
@@ -47,14 +44,30 @@ def make_model(
 ) -> Model:
     """A model of one family; dense families use plain hidden layers whatever the style of the others."""
     rep, order = (target, tuple(range(target.size))) if isinstance(target, Rep) else (target.rep, target.order)
+    entry = source.rep
+    if family is Dense:  # what ignores the symmetry needs no order but the user's own
+        trivial = entry.group.trivial
+        return Model(
+            Network(
+                family,
+                source.size * trivial,
+                rep.size * trivial,
+                key=key,
+                width=width,
+                depth=depth,
+                head_scale=head_scale,
+            ),
+            tuple(range(source.size)),
+            tuple(range(rep.size)),
+        )
     network = Network(
         family,
-        source.rep,
+        entry,
         rep,
         key=key,
         width=width,
         depth=depth,
-        style="plain" if family is Dense else style,
+        style=style,
         head_scale=head_scale,
     )
     return Model(network, source.order, order)

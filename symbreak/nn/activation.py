@@ -33,6 +33,8 @@ def _gates(rep: Rep) -> list[int]:
 
 def gated(rep: Rep, x: Float[Array, " with_gates"]) -> Float[Array, " size"]:
     """x·σ(x) on permutation atoms; every other copy of an atom is scaled by σ of its own gate."""
+    if rep.is_permutation:
+        return jax.nn.silu(x)
     (side,) = isotypic(rep)
     return _gated_components(rep, x) if side.stored is None else _gated_irreducibles(rep, x)
 

@@ -20,6 +20,7 @@ from symbreak.nn.hidden import WIDTH, Style, hidden_rep
 from symbreak.nn.isotypic import storage_order
 from symbreak.nn.keys import Key, named_key
 from symbreak.nn.linear import Dense, Linear
+from symbreak.nn.rows import reordered
 from symbreak.symmetry.rep import Rep
 
 Family = Callable[..., Linear]
@@ -39,8 +40,7 @@ class Block(eqx.Module):
         if self.pointwise and family is not Dense:
             require_pointwise(hidden)
         target = hidden if self.pointwise else with_gates(hidden)
-        gain = np.sqrt(2.0) if self.pointwise else 1.7  # what ReLU, or x·σ(x), takes from the second moment
-        self.linear = family(source, target, key=named_key(key, "linear"), scale=gain)
+        self.linear = family(source, target, key=named_key(key, "linear"), scale=_gain(family, style))
         self.bilinear = None if self.pointwise else Bilinear(target, key=named_key(key, "bilinear"))
 
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " hidden"]:
@@ -48,8 +48,23 @@ class Block(eqx.Module):
         if self.pointwise:
             return jax.nn.relu(x)
         assert self.bilinear is not None
+        keep = jax.lax.optimization_barrier
+        if self.hidden.is_permutation:
+            # Without barriers XLA computes all of this again for each sum in the layer that comes next.
+            return keep(gated(self.hidden, self.bilinear(keep(x))))
         # Without the barrier XLA computes the products again for each row that a gate scales.
-        return gated(self.hidden, jax.lax.optimization_barrier(self.bilinear(x)))
+        return gated(self.hidden, keep(self.bilinear(x)))
+
+
+def _gain(family: Family, style: Style) -> float:
+    """What a layer is scaled by at the start.
+
+    Equivariant layers keep the second moment through ReLU, or x·σ(x). Dense ones keep it before the nonlinearity: at √2
+    their values overshoot what is possible (2.4 where 1 is the largest, after 25k steps on a grid with 20 obstacles).
+    """
+    if family is Dense:
+        return 1.0
+    return 1.7 if style == "emlp" else float(np.sqrt(2.0))
 
 
 class Network(eqx.Module):
@@ -85,18 +100,14 @@ class Network(eqx.Module):
 
     def features(self, x: Float[Array, " source"]) -> Float[Array, " hidden"]:
         """The last hidden layer."""
-        x = _reorder(x, storage_order(self.source))
+        x = reordered(x, storage_order(self.source))
         for block in self.blocks:
             x = block(x)
         return x
 
     def read(self, features: Float[Array, " hidden"]) -> Float[Array, " target"]:
         """The head, in the target's own order."""
-        return _reorder(self.head(features), np.argsort(storage_order(self.target)))
-
-
-def _reorder(x: Array, order: np.ndarray) -> Array:
-    return x if np.array_equal(order, np.arange(len(order))) else x[order]
+        return reordered(self.head(features), np.argsort(storage_order(self.target)))
 
 
 Member = TypeVar("Member", bound=eqx.Module)

@@ -6,7 +6,8 @@ run would collect them; every `report` steps the gate is scored against the trut
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,10 +19,14 @@ import numpy as np
 from jaxtyping import Array
 
 from symbreak.agents.agent import Transition
+from symbreak.agents.methods import get_method
+from symbreak.errors import InputError
 from symbreak.gates.learned import LearnedGate
 from symbreak.gates.threshold import ThresholdRule
 from symbreak.nn.keys import Key, named_key
-from symbreak.training.build import make_gate  # noqa: F401
+from symbreak.tasks.diagnostic import diagnostic_task, in_patch
+from symbreak.tasks.task import Task
+from symbreak.training.build import make_gate
 from symbreak.training.quality import GateJudge, auroc
 
 LEARNING_STARTS = 1_000
@@ -35,55 +40,81 @@ class Variant:
     changes: dict[str, Any]
 
 
-def _rule(**changes: Any) -> ThresholdRule:
-    return ThresholdRule(**changes)
+@dataclass(frozen=True)
+class Result:
+    task: str
+    variant: str
+    report: int  # steps between two scores
+    scores: list[float]
+    seconds: float  # of computing
 
+
+Score = Callable[[LearnedGate, Any], float]
 
 GRID_VARIANTS = (
     Variant("default", {}),
+    Variant("predictor and gate every step", {"predictor_every": 1, "gate_every": 1}),
+    Variant("usual rates", {"rate": 5e-4, "predictor_rate": 3e-4}),
+    Variant("usual rates, every step", {"rate": 5e-4, "predictor_rate": 3e-4, "predictor_every": 1, "gate_every": 1}),
     Variant("trained", {"disagreement": "trained"}),
-    Variant("raw gate, 5e-4", {"encoding": "raw"}),
-    Variant("raw gate, 1e-3", {"encoding": "raw", "rate": 1e-3}),
-    Variant("raw gate, 1e-4", {"encoding": "raw", "rate": 1e-4}),
-    Variant("Fourier gate, 1e-3", {"rate": 1e-3}),
+    Variant("raw gate", {"encoding": "raw"}),
+    Variant("raw gate, 1e-4, every step", {"encoding": "raw", "rate": 1e-4, "gate_every": 1}),
     Variant("Fourier predictor", {"predictor_encoding": "fourier"}),
-    Variant("width 128", {"width": 128}),
+    Variant("width 256", {"width": 256}),
+    Variant("predictor width 128", {"predictor_width": 128}),
     Variant("head", {"classifier": "head"}),
     Variant("direct", {"classifier": "direct"}),
-    Variant("κ = 1.5", {"threshold": _rule()}),
-    Variant("κ = 0.5", {"threshold": _rule(deviations=0.5)}),
-    Variant("quantile 0.9", {"threshold": _rule(kind="quantile", level=0.9)}),
-    Variant("every step", {"predictor_every": 1, "gate_every": 1}),
-    Variant("predictor every step", {"predictor_every": 1}),
-    Variant("predictor 1e-3", {"predictor_rate": 1e-3}),
-    Variant("predictor 2e-3", {"predictor_rate": 2e-3}),
-    Variant("predictor 1e-3 gate 1e-3", {"predictor_rate": 1e-3, "rate": 1e-3}),
-    Variant(
-        "predictor 1e-3 gate 1e-3 every 2",
-        {"predictor_rate": 1e-3, "rate": 1e-3, "predictor_every": 2, "gate_every": 2},
-    ),
-    Variant("1e-3 1e-3 w128", {"predictor_rate": 1e-3, "rate": 1e-3, "width": 128}),
-    Variant("1e-3 1e-3 pw128", {"predictor_rate": 1e-3, "rate": 1e-3, "predictor_width": 128}),
-    Variant("22w128", {"predictor_rate": 2e-3, "rate": 2e-3, "width": 128}),
-    Variant("22w128p128", {"predictor_rate": 2e-3, "rate": 2e-3, "width": 128, "predictor_width": 128}),
-    Variant("33w128", {"predictor_rate": 3e-3, "rate": 3e-3, "width": 128}),
-    Variant("F 1e-3 1e-3", {"predictor_rate": 1e-3, "rate": 1e-3, "predictor_encoding": "fourier"}),
+    Variant("κ = 1.5", {"threshold": ThresholdRule()}),
+    Variant("κ = 0.5", {"threshold": ThresholdRule(deviations=0.5)}),
+    Variant("quantile 0.9", {"threshold": ThresholdRule("quantile", level=0.9)}),
 )
 
 CONTINUOUS_VARIANTS = (
     Variant("default", {}),
+    Variant("predictor and gate every step", {"predictor_every": 1, "gate_every": 1}),
     Variant("trained", {"disagreement": "trained"}),
-    Variant("Fourier gate", {"encoding": "fourier"}),
+    Variant("Fourier gate", {"encoding": "fourier", "standardise": False}),
     Variant("not standardised", {"standardise": False}),
     Variant("rate 1e-4", {"rate": 1e-4}),
-    Variant("rate 1e-3", {"rate": 1e-3}),
+    Variant("rate 2e-3", {"rate": 2e-3}),
     Variant("head", {"classifier": "head"}),
     Variant("direct", {"classifier": "direct"}),
-    Variant("κ = 0.5", {"threshold": _rule(deviations=0.5, smoothing=0.1, every=100)}),
-    Variant("κ = 1", {"threshold": _rule(deviations=1.0, smoothing=0.1, every=100)}),
-    Variant("quantile 0.8", {"threshold": _rule(kind="quantile", level=0.8)}),
-    Variant("every step", {"predictor_every": 1, "gate_every": 1}),
+    Variant("κ = 0.5", {"threshold": ThresholdRule(deviations=0.5, smoothing=0.1, every=100)}),
+    Variant("κ = 1", {"threshold": ThresholdRule(deviations=1.0, smoothing=0.1, every=100)}),
+    Variant("quantile 0.8", {"threshold": ThresholdRule("quantile", level=0.8)}),
 )
+
+
+def screen_grid(task: Task, steps: int = 15_000, warmup: int = 5_000, report: int = 2_500) -> Iterator[Result]:
+    """Every variant on a grid-world, against its minority oracle."""
+    world = task.jax_env() if task.jax_env is not None else None
+    if world is None:
+        raise InputError(f"{task.name} is no grid-world; screen a planted patch instead")
+    data = random_transitions(world, task.discount, steps, jax.random.key(0))
+    yield from _screened(task, GRID_VARIANTS, data, grid_score(world), steps, warmup, report)
+
+
+def screen_patch(steps: int = 15_000, warmup: int = 5_000, report: int = 2_500) -> Iterator[Result]:
+    """Every variant on a continuous environment whose symmetry is broken in a known place."""
+    task = diagnostic_task("patch", continuous=True)
+    data = random_episodes(task.make(None), task.discount, steps, 0)
+    x, y = np.asarray(data.observation).T
+    broken = in_patch(x, y) | in_patch(-x, y)
+    yield from _screened(task, CONTINUOUS_VARIANTS, data, pair_score(data, broken), steps, warmup, report)
+
+
+def _screened(
+    task: Task, variants: Sequence[Variant], data: Transition, score: Score, steps: int, warmup: int, report: int
+) -> Iterator[Result]:
+    method = get_method("partial")
+    for variant in variants:
+        # Nothing acts, so no state is gated.
+        changes = {"warmup": warmup, **({} if task.algorithm == "dqn" else {"state_gate": "none"}), **variant.changes}
+        gate = make_gate(method, task, task.symmetry(None), "default", steps, changes)
+        assert isinstance(gate, LearnedGate)
+        started = time.process_time()
+        scores = screen(gate, data, score, report)
+        yield Result(task.name, variant.name, report, scores, time.process_time() - started)
 
 
 def random_transitions(world: Any, discount: float, steps: int, key: Key) -> Transition:
@@ -114,9 +145,6 @@ def random_episodes(environment: Any, discount: float, steps: int, seed: int) ->
         rows.append((observation, action, reward, after, 0.0 if terminated else discount))
         observation = environment.reset()[0] if terminated or truncated else after
     return Transition(*(jnp.asarray(np.stack(column), jnp.float32) for column in zip(*rows, strict=True)))
-
-
-Score = Callable[[LearnedGate, Any], float]
 
 
 def screen(gate: LearnedGate, data: Transition, score: Score, report: int, seed: int = 0) -> list[float]:

@@ -50,6 +50,10 @@ class Driver(abc.ABC):
     @abc.abstractmethod
     def run(self, start: int, steps: int) -> None: ...
 
+    @abc.abstractmethod
+    def reached(self, start: int) -> int:
+        """The last whole step after `run` from `start` broke off."""
+
     @property
     @abc.abstractmethod
     def agent_state(self) -> Any: ...
@@ -107,6 +111,9 @@ class CompiledDriver(Driver):
         # Whole numbers of NumPy have a type of their own; Python's would be weakly typed.
         self.state, self._tally = self.loop.run(self.state, self._tally, np.int32(start), np.int32(steps), self.key)
         jax.block_until_ready(self._tally)
+
+    def reached(self, start: int) -> int:
+        return start  # one compiled call makes all of the steps or none
 
     @property
     def agent_state(self) -> Any:
@@ -193,6 +200,9 @@ class HostedDriver(Driver):
 
     def run(self, start: int, steps: int) -> None:
         self.loop.run(steps)
+
+    def reached(self, start: int) -> int:
+        return self.loop.step
 
     @property
     def agent_state(self) -> Any:

@@ -6,7 +6,12 @@ import ctypes
 import os
 from pathlib import Path
 
-MALLOC = {"trim": (-1, 1 << 30), "pad": (-2, 1 << 26), "map": (-3, 1 << 25)}  # mallopt's numbers; largest values allowed
+# The numbers that mallopt knows them by, and the largest values it takes.
+MALLOC = {
+    "trim": (-1, 1 << 30),
+    "pad": (-2, 1 << 26),
+    "map": (-3, 1 << 25),
+}
 
 
 def prepare_process() -> None:

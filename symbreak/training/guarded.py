@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from symbreak.errors import EnvironmentFault, SymbreakError
+from symbreak.errors import EnvironmentFault, NumericFault, SymbreakError
 from symbreak.symmetry.layout import Layout
 from symbreak.tasks.check import require_finite
 
@@ -50,6 +50,11 @@ class GuardedEnvironment:
 
     def step(self, action: np.ndarray, step: int) -> tuple[np.ndarray, np.float32, bool, bool, dict[str, Any]]:
         """One step, the `step`-th."""
+        # A simulator would answer with NaN or an error of its own, and be blamed for it.
+        if not np.isfinite(action).all():
+            raise NumericFault(
+                f"the agent's action is not finite before {self.purpose} {step}; lower the learning rates"
+            )
         try:
             with self.limit(f"{self.purpose} {step}"):
                 result = self.environment.step(self._scaled(action))

@@ -1,6 +1,6 @@
-"""Training on any Gymnasium environment: one compiled call per environment step.
+"""Training on any Gymnasium environment: two compiled calls per environment step.
 
-Each call stores the last transition, draws a batch, updates everything and chooses the next action; buffers are
+One stores the last transition; the other draws a batch, updates everything and chooses the next action. Buffers are
 donated, and nothing comes back to the host but the action. Evaluation uses its own environment and random stream.
 """
 
@@ -56,19 +56,31 @@ class Device:
         batch = self.agent.config.batch
         return self.agent.update(agent, lambda k: replay.sample(k, batch), step, named_key(key, "update"))
 
-    @partial(jax.jit, static_argnums=(0, 5), donate_argnums=1)
     def advance(
         self, state: HostedState, transition: tuple[Any, ...], observation: Any, step: Any, learn: bool, key: Key
     ) -> tuple[HostedState, Array]:
-        """Store a transition (the fields of `Transition`), learn, and choose the action for `observation`."""
+        """Store a transition (the fields of `Transition`), learn, and choose the action for `observation`.
+
+        Two programs: one that both changed the replay and read it would copy the whole of it at every step.
+        """
+        replay = self.store(state.replay, transition)
+        agent, tally, action = self.think((state.agent, state.tally), replay, observation, step, learn, key)
+        return HostedState(agent, replay, tally), action
+
+    @partial(jax.jit, static_argnums=0, donate_argnums=1)
+    def store(self, replay: Replay, transition: tuple[Any, ...]) -> Replay:
+        return replay.insert(Transition(*transition))
+
+    @partial(jax.jit, static_argnums=(0, 5), donate_argnums=1)
+    def think(
+        self, learned: tuple[Any, Tally], replay: Replay, observation: Any, step: Any, learn: bool, key: Key
+    ) -> tuple[Any, Tally, Array]:
+        agent, tally = learned
         step_key = jax.random.fold_in(named_key(key, "step"), step)
-        replay = state.replay.insert(Transition(*transition))
-        agent, tally = state.agent, state.tally
         if learn:
             agent, metrics = self._learn(agent, replay, step, step_key)
             tally = tally.add(metrics)
-        action = self.agent.explore(agent, observation, step, named_key(step_key, "explore"))
-        return HostedState(agent, replay, tally), action
+        return agent, tally, self.agent.explore(agent, observation, step, named_key(step_key, "explore"))
 
     @partial(jax.jit, static_argnums=0)
     def first_action(self, state: HostedState, observation: Any, key: Key) -> Array:

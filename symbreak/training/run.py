@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, Interrupted, StorageFault
-from symbreak.training.files import FileRecord
+from symbreak.training.files import FileRecord, read_file
 from symbreak.training.provenance import differences, provenance, versions
-from symbreak.training.record import Record, is_finished, read_config, refuse_existing, resume_command
+from symbreak.training.record import MOST_METRICS, Record, is_finished, read_config, refuse_existing, resume_command
 from symbreak.training.schedule import Schedule
 from symbreak.training.settings import RunConfig, parse_config, parse_parts
+from symbreak.training.strict_json import from_json
 from symbreak.training.watch import Watch
 
 __all__ = ["Run", "RunConfig", "resume", "train"]
@@ -35,7 +36,10 @@ def train(
 
 
 def resume(directory: Path, report: Report | None = None, watch: Watch | None = None) -> list[dict[str, float]]:
-    """Continue a run from its newest undamaged checkpoint to the end; a finished one is left as it is."""
+    """Continue a run from its newest undamaged checkpoint to the end; of a finished one the rows are read."""
+    if is_finished(directory):
+        lines = read_file(directory / "metrics.jsonl", MOST_METRICS).splitlines()
+        return [from_json(line, "metrics.jsonl") for line in lines]
     with Run.open(directory, watch=watch) as run:
         run.advance(report=report)
     return run.rows
@@ -71,6 +75,7 @@ class Run:
         self.row_step = 0  # of the last row
         self.saved_step = -1  # of the last checkpoint
         self.finished = False
+        self._torn = False  # it broke off in the middle of a step: that state is neither saved nor continued
         self._segments: Any = None
         self._speed = 1.0  # environment steps per second
         self._provenance = provenance()
@@ -124,6 +129,8 @@ class Run:
 
     def advance(self, until: int | None = None, report: Report | None = None) -> None:
         """Go on to step `until`, by default to the end, which finishes the run. A signal saves and raises."""
+        if self._torn:
+            raise InputError(f"this run broke off after step {self.step}; go on from its checkpoint with Run.open")
         end = self.schedule.end if until is None else min(until, self.schedule.end)
         with self.watch:
             try:
@@ -164,7 +171,11 @@ class Run:
         while self.step < border:
             started = time.perf_counter()
             count = min(piece, border - self.step)
-            self.driver.run(self.step, count)
+            try:
+                self.driver.run(self.step, count)
+            except BaseException:
+                self.step, self._torn = self.driver.reached(self.step), True
+                raise
             self.step += count
             speed = count / (time.perf_counter() - started)
             piece = max(1, min(1_000, 4 * piece, round(speed / 2)))
@@ -181,8 +192,11 @@ class Run:
     # --- saving and loading -------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """A checkpoint of this moment. What is not finite is refused: the last good checkpoint stays."""
-        if self.record.directory is None or self.saved_step == self.step:
+        """A checkpoint of this moment. What is not finite is refused: the last good checkpoint stays.
+
+        After a fault in the middle of a step nothing is saved either: no run ever is in that state.
+        """
+        if self.record.directory is None or self._torn or self.saved_step == self.step:
             return
         from symbreak.training.tally import require_finite_state
 

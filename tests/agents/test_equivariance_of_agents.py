@@ -33,7 +33,7 @@ def answers(agent, state, observation, action):
     predicted = gate.outcome.decode(predictors.equivariant.model(jnp.concatenate([standard, vector])))
     result = {
         "predictor": predicted,
-        "free predictor": predictors.free.model(gate.predictors.free_input(standard, vector)),
+        "free predictor": predictors.free.model(gate.predictors.free_input(predictors, standard, vector)),
     }
     learners, targets = (state.experts if agent.symmetry.discrete else state.critics), state.targets
     if agent.symmetry.discrete:

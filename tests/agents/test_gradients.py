@@ -157,7 +157,8 @@ class LeakyGate(LearnedGate):
         return jax.nn.sigmoid(self._logit(state.predictors, self._model(state, target), observation, action))
 
     def _logit(self, predictors, model, observation, action):
-        pair = self.predictors.free_input(self._encoded(predictors, observation), self.predictors.vector(action))
+        standard = self.predictors.standard(predictors, observation)
+        pair = self.predictors.free_input(predictors, standard, self.predictors.vector(action))
         return model(predictors.free.model.features(pair))[0]
 
 

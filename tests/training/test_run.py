@@ -157,11 +157,11 @@ def test_going_on_after_loading_compiles_nothing(point_run, tmp_path):
     run = Run.open(tmp_path / "run", task=point_task())
     device = type(run.driver.loop.device)  # pyright: ignore[reportAttributeAccessIssue]
     run.advance(151)
-    before = device.advance._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
+    before = device.think._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
     leaves = jax.tree.leaves(run.driver.agent_state)
     assert not any(leaf.weak_type for leaf in leaves)
     run.advance(300)
-    assert device.advance._cache_size() == before  # pyright: ignore[reportFunctionMemberAccess]
+    assert device.think._cache_size() == before  # pyright: ignore[reportFunctionMemberAccess]
     run.close()
 
 
@@ -192,7 +192,9 @@ def test_a_directory_that_holds_a_run_is_not_trained_into(grid_run, tmp_path):
 
 def test_a_finished_run_is_left_as_it_is(grid_run):
     before = {path: path.stat().st_mtime_ns for path in grid_run.rglob("*") if path.name != "run.lock"}
-    assert [row["step"] for row in resume(grid_run)] == []
+    stored = [json.loads(line) for line in (grid_run / "metrics.jsonl").read_text().splitlines()]
+    assert resume(grid_run) == stored
+    assert [row["step"] for row in stored] == [750, 1_500]
     after = {path: path.stat().st_mtime_ns for path in grid_run.rglob("*") if path.name != "run.lock"}
     assert before == after
 

@@ -1,0 +1,257 @@
+"""Agents as objects: `learn`, `predict`, `evaluate`, `save`, `load`, as users of other libraries know them.
+
+An agent holds a run in memory; `save` writes the directory that `symbreak train` would have written, so everything the
+command line does with runs it does with these. Nothing heavy is imported before an agent is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symbreak.errors import InputError
+
+Row = dict[str, float]
+Callback = Callable[[Row], Any]
+
+
+def SAC(
+    env: Any, symmetry: Any = None, method: str = "partial", seed: int = 0, budget: int | None = None, **config: Any
+) -> Agent:
+    """Soft actor-critic for continuous actions.
+
+    Args:
+        env: A Gymnasium environment, its id, or a function or class that makes it; or the name of one of our tasks.
+        symmetry: How its observations and actions transform; for our tasks also a name, or None for the first one.
+        method: vanilla, augmented, exact, rpp, approximate, partial, or an ablation.
+        seed: Seed of everything random.
+        budget: Environment steps that warm-up, random steps and replay are made for; by default the first `learn`'s.
+        config: Settings of the algorithm (`width=64`), of the gate (`gate={"warmup": 500}`) and of the run (`preset`,
+            `evaluations`, `episodes`, `log_every`, `environment_timeout`).
+    """
+    return _make("sac", env, symmetry, method, seed, budget, config)
+
+
+def DQN(
+    env: Any, symmetry: Any = None, method: str = "partial", seed: int = 0, budget: int | None = None, **config: Any
+) -> Agent:
+    """Deep Q-learning for discrete actions; arguments as for `SAC`. The budget also decides how long ε falls."""
+    return _make("dqn", env, symmetry, method, seed, budget, config)
+
+
+def load(directory: str | Path, env: Any = None, symmetry: Any = None) -> Agent:
+    """The agent of a run's directory, ready to predict or to learn on. The directory stays as it is.
+
+    A run never stores what to import: environment and symmetry of one's own are given again.
+    """
+    from symbreak.training.choice import task_of_run
+    from symbreak.training.exchange import read_run
+    from symbreak.training.record import read_config
+
+    directory = Path(directory)
+    config = read_config(directory)
+    task = task_of_run(config, directory, env, symmetry)
+    agent = Agent(task, config, config.steps)
+    agent._run = read_run(directory, task)
+    agent._home = directory.resolve()
+    return agent
+
+
+def audit(
+    environment: Any, symmetry: Any = None, states: int = 200, seed: int = 0, policy: Callable[..., Any] | None = None
+) -> Any:
+    """Is a declared symmetry one? See `symbreak.audit`, which is this function and the package it comes from."""
+    from symbreak.audit.run import audit as compare
+
+    return compare(environment, symmetry, states, seed, policy)
+
+
+def _make(
+    algorithm: str, env: Any, symmetry: Any, method: str, seed: int, budget: int | None, settings: dict[str, Any]
+) -> Agent:
+    from symbreak.agents.methods import get_method
+    from symbreak.training.choice import choose_task, view_name
+    from symbreak.training.settings import RunConfig, parse_config, parse_parts
+
+    get_method(method)
+    if budget is not None and budget < 1:
+        raise InputError(f"budget is {budget}; use 1 or more environment steps")
+    task = choose_task(env, symmetry, budget)
+    if task.algorithm != algorithm:
+        kind, other = ("discrete", "symbreak.DQN") if task.algorithm == "dqn" else ("continuous", "symbreak.SAC")
+        raise InputError(f"the actions of {task.name} are {kind}: use {other}")
+    of_run = {entry.name for entry in fields(RunConfig)} - {"task", "method", "symmetry", "steps", "seed", "agent"}
+    chosen = {name: value for name, value in settings.items() if name in of_run}
+    others = {name: value for name, value in settings.items() if name not in of_run}
+    whole = {"task": task.name, "method": method, "symmetry": view_name(symmetry), "seed": seed, "steps": budget}
+    config = parse_config({**whole, **chosen, "agent": others}, "the settings")
+    parse_parts(config, task.algorithm)
+    return Agent(task, config, budget)
+
+
+class Agent:
+    """An agent that learns when told to. Made by `symbreak.SAC`, `symbreak.DQN` or `symbreak.load`."""
+
+    def __init__(self, task: Any, config: Any, budget: int | None) -> None:
+        self.task, self.config, self.budget = task, config, budget
+        self._run: Any = None  # made when the budget is known
+        self._home: Path | None = None  # the directory that was loaded or saved last
+        self._predicted = 0
+        self._acting: dict[bool, Any] = {}  # compiled, by whether deterministic
+        self._space: Any = None
+
+    def __repr__(self) -> str:
+        return f"<{self.config.method} {self.task.algorithm.upper()} on {self.task.name}, {self.num_timesteps} steps>"
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from so far."""
+        return 0 if self._run is None else self._run.step
+
+    @property
+    def rows(self) -> list[Row]:
+        """Metrics of every evaluation so far; docs/methods.md explains the names."""
+        return [] if self._run is None else list(self._run.rows)
+
+    def learn(self, total_timesteps: int, callback: Callback | None = None, progress_bar: bool = False) -> Agent:
+        """Learn for that many environment steps; called again, go on from there.
+
+        The first call, or `budget`, fixes what depends on the length of training (random steps, warm-up of the gate, ε,
+        replay); later calls do not begin it anew. `callback` takes the metrics of every evaluation, and of every
+        `log_every` steps; if it returns False, learning stops.
+        """
+        from symbreak.progress import Progress
+
+        if total_timesteps < 1:
+            raise InputError(f"total_timesteps is {total_timesteps}; use 1 or more")
+        if self._run is None:
+            self._begin(self.budget or total_timesteps)
+        run = self._require_run()
+        until = run.step + total_timesteps
+        if until > run.schedule.end:
+            self._extend(until)
+        title = f"{self.config.method} on {self.task.name}"
+        with Progress(until, title, not progress_bar, done=run.step) as progress:
+
+            def report(row: Row) -> None:
+                progress.update(row)
+                if callback is not None and callback(row) is False:
+                    raise _Stop
+
+            with suppress(_Stop):
+                run.advance(until, report)
+        return self
+
+    def _begin(self, budget: int) -> None:
+        from symbreak.training.choice import choose_task
+        from symbreak.training.run import Run
+
+        self.budget, self.config = budget, replace(self.config, steps=budget)
+        self.task = choose_task(self.task, self.config.symmetry, budget)
+        self._run = Run.create(self.config, task=self.task)
+
+    def _extend(self, end: int) -> None:
+        """A later end. What the budget decided is written down, so that it stays what it was."""
+        from symbreak.training.schedule import Schedule
+
+        run = self._run
+        fixed = {name: getattr(run.agent.config, name) for name in ("learning_starts", "capacity")}
+        if self.task.algorithm == "dqn":
+            fixed["exploration_steps"] = run.agent.config.exploration_steps
+        gate = dict(run.config.gate)
+        if hasattr(run.agent.gate, "config"):
+            gate["warmup"] = run.agent.gate.config.warmup
+        self.config = replace(run.config, steps=end, agent={**run.config.agent, **fixed}, gate=gate)
+        run.config, run.schedule, run.finished = self.config, Schedule(self.config, end), False
+
+    def predict(self, observation: Any, deterministic: bool = True) -> tuple[Any, None]:
+        """Actions, as the environment takes them, for one observation or a batch; the second value is always None."""
+        import jax
+
+        from symbreak.nn.keys import named_key
+
+        run, size = self._require_run(), self.task.symmetry(self.config.symmetry).observation.size
+        observation = np.asarray(observation, np.float32)
+        if observation.ndim not in (1, 2) or observation.shape[-1] != size:
+            raise InputError(
+                f"observations of {self.task.name} have {size} numbers, one row or a batch of rows; "
+                f"this has shape {observation.shape}"
+            )
+        batch = np.atleast_2d(observation)
+        key = named_key(jax.random.key(self.config.seed), "predict")
+        if not deterministic:
+            self._predicted += 1
+            key = jax.random.fold_in(key, self._predicted)
+        step = np.int32(max(run.step, run.agent.config.learning_starts))
+        actions = np.asarray(self._act(deterministic)(run.driver.agent_state, batch, step, key))
+        actions = self._in_bounds(actions)
+        return (actions if observation.ndim == 2 else actions[0]), None
+
+    def _act(self, deterministic: bool) -> Callable[..., Any]:
+        """Actions for a batch; compiled once per size of batch."""
+        import jax
+
+        agent = self._run.agent
+
+        def act(state: Any, observations: Any, step: Any, key: Any) -> Any:
+            if deterministic:
+                return jax.vmap(lambda row: agent.exploit(state, row, key)[0])(observations)
+            keys = jax.random.split(key, len(observations))
+            return jax.vmap(lambda row, k: agent.explore(state, row, step, k))(observations, keys)
+
+        if deterministic not in self._acting:
+            self._acting[deterministic] = jax.jit(act)
+        return self._acting[deterministic]
+
+    def _in_bounds(self, actions: np.ndarray) -> np.ndarray:
+        from symbreak.training.evaluate import in_bounds
+
+        if self._space is None:
+            environment = self.task.make(self.config.symmetry)
+            self._space = environment.action_space
+            environment.close()
+        return in_bounds(self._space, actions)
+
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> Any:
+        """Greedy episodes on a new environment: print the answer, or read `mean_return`, `success`, `gate_use`."""
+        from symbreak.training.evaluate import evaluate
+
+        return evaluate(self.trained, episodes, seed)
+
+    @property
+    def trained(self) -> Any:
+        """What has been learned so far, for `symbreak.training.evaluate` and `symbreak.training.video`."""
+        from symbreak.training.evaluate import Trained
+
+        run = self._require_run()
+        return Trained(run.agent, run.driver.agent_state, self.task, self.config, run.step)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the directory of a run. One that this agent was loaded from or saved to is replaced, others never."""
+        from symbreak.training.exchange import write_run
+
+        directory = Path(directory)
+        write_run(self._require_run(), directory, replace=directory.resolve() == self._home)
+        self._home = directory.resolve()
+        return directory
+
+    def close(self) -> None:
+        """Give back what the environments hold."""
+        if self._run is not None:
+            self._run.driver.close()
+
+    def _require_run(self) -> Any:
+        if self._run is None:
+            if self.budget is None:
+                raise InputError("this agent has learned nothing yet: call learn(steps) first, or give it a budget")
+            self._begin(self.budget)
+        return self._run
+
+
+class _Stop(Exception):
+    """A callback has seen enough."""

@@ -1,0 +1,1 @@
+"""The longer commands of the command line, each with what it prints."""

@@ -1,0 +1,75 @@
+"""`symbreak theory`: what breaking costs, computed on a grid-world's tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from symbreak.commands.arguments import TaskName
+
+
+def theory(
+    task: TaskName = "grid-20",
+    gamma: float = 0.99,
+    out: Path | None = None,
+    run: Path | None = None,
+    json: bool = False,
+) -> int:
+    """What breaking costs on a grid-world: bounds, ceilings of the methods, the error-propagation figure.
+
+    The numbers are given for 0, 10, 20, 30 and 40 obstacles of the same kind as the task, and for the task itself.
+
+    Args:
+        task: A grid-world.
+        gamma: Discount factor.
+        out: Also write the table and the figure into this directory.
+        run: Draw the greedy moves of this run's agent instead of the optimal policy of the group average.
+        json: Print JSON, one object per layout.
+    """
+    import json as json_module
+
+    from symbreak.errors import InputError
+    from symbreak.tasks import get_task
+    from symbreak.theory import as_table, summarise
+    from symbreak.theory.figure import draw_propagation
+
+    chosen = get_task(task)
+    if chosen.jax_env is None:
+        raise InputError(f"theory needs a grid-world, {task} is none; try grid-20")
+    world = chosen.jax_env()
+    counts = sorted({0, 10, 20, 30, 40, world.obstacles})
+    variant = task.partition("-")[2].partition("-")[2]
+    names = [f"grid-{count}" + (f"-{variant}" if variant else "") for count in counts]
+    rows = [
+        summarise(chosen.jax_env(obstacles=count).tabular(), gamma, layout=name)
+        for count, name in zip(counts, names, strict=True)
+    ]
+    text = json_module.dumps(rows, indent=1)
+    print(text if json else as_table(rows))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "theory.json").write_text(text + "\n")
+        slippery = chosen.jax_env(slip=world.slip or 0.35)
+        policy = None if run is None else _greedy_moves(run, world)
+        draw_propagation(
+            slippery.tabular(),
+            world.floor().blocked,
+            out / "error-propagation.png",
+            policy=policy,
+            gamma=gamma,
+            policy_name="invariant policy" if run is None else f"agent of {run.name}",
+        )
+        if not json:
+            print(f"written: {out / 'theory.json'}, {out / 'error-propagation.png'}")
+    return 0
+
+
+def _greedy_moves(run: Path, world: Any) -> Any:
+    """A trained agent's action in every state, from the map that its run wrote."""
+    from symbreak.errors import InputError
+    from symbreak.training.grid_record import read_grid_record
+
+    record = read_grid_record(run / "grid.json")
+    if record.size != world.size or set(record.blocked) != set(world.floor().blocked.ravel().nonzero()[0].tolist()):
+        raise InputError(f"the run in {run} was trained on another floor; name the task that it was trained on")
+    return record.greedy.astype(int).ravel()

@@ -1,0 +1,161 @@
+"""Runs of a study, side by side, each in a process pinned to a core of its own.
+
+    DIR/records/SETTING/METHOD/seed-N/   config.json, metrics.jsonl, status.json, record.json: small, to be kept
+    DIR/runs/SETTING/METHOD/seed-N/      the run itself with checkpoints and replay, to be thrown away
+
+A finished run is known by its record, whose digest of the configuration must be the job's; it is never made again, on
+whatever machine. A run that fails is continued from its checkpoint twice and then recorded as failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from symbreak.errors import Interrupted, StorageFault
+from symbreak.studies.plans import Job
+from symbreak.training.inspection import fingerprint
+from symbreak.training.record import is_finished, read_status
+
+ATTEMPTS = 3
+KEPT = ("config.json", "metrics.jsonl", "status.json")
+
+
+@dataclass
+class Progress:
+    """What is known of one job."""
+
+    job: Job
+    state: str = "waiting"  # running, finished, failed
+    attempts: int = 0
+    step: int = 0
+    reason: str = ""
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+
+def record_directory(out: Path, job: Job) -> Path:
+    return out / "records" / job.name
+
+
+def run_directory(out: Path, job: Job) -> Path:
+    return out / "runs" / job.name
+
+
+def recorded(out: Path, job: Job) -> str | None:
+    """The state that a job's record tells, if there is one of this very configuration."""
+    try:
+        record = json.loads((record_directory(out, job) / "record.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return record.get("state") if record.get("digest") == job.digest else None
+
+
+def write_record(out: Path, job: Job, state: str, attempts: int) -> None:
+    """Keep what is small of a run; `record.json` comes last, and with it the record counts."""
+    source, target = run_directory(out, job), record_directory(out, job)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in KEPT:
+            if (source / name).exists():
+                shutil.copyfile(source / name, target / name)
+        facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}
+        if state == "finished":
+            facts["fingerprint"] = fingerprint(source)
+        temporary = target / "record.json.part"
+        temporary.write_text(json.dumps(facts, indent=1) + "\n")
+        os.replace(temporary, target / "record.json")
+    except OSError as problem:
+        raise StorageFault(f"cannot write the record {target}: {problem.strerror}; free some space") from problem
+
+
+def command(out: Path, job: Job) -> list[str]:
+    """What starts or continues a job's run, on this machine or another that sees the directory."""
+    config = out / "jobs" / f"{job.name.replace('/', '_')}.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(json.dumps(job.config.to_json(), indent=1) + "\n")
+    return [sys.executable, "-m", "symbreak.studies.worker", str(config), str(run_directory(out, job))]
+
+
+def run_local(
+    jobs: Sequence[Job],
+    out: Path,
+    *,
+    workers: int | None = None,
+    show: Callable[[list[Progress]], None] = lambda table: None,
+    keep_runs: bool = False,
+    poll: float = 0.5,
+) -> list[Progress]:
+    """Make every run that has no record yet; returns what became of each job. Call again to go on."""
+    table = [Progress(job, recorded(out, job) or "waiting") for job in jobs]
+    for entry in table:
+        if entry.state == "failed":  # another call is another chance
+            entry.state = "waiting"
+    cores = sorted(os.sched_getaffinity(0))
+    count = min(workers or len(cores), len(cores))
+    free = cores[:count]
+    running: dict[int, Progress] = {}  # by core
+    try:
+        while True:
+            for core, entry in list(running.items()):
+                assert entry.process is not None
+                entry.step = int(read_status(run_directory(out, entry.job)).get("step", 0))
+                code = entry.process.poll()
+                if code is not None:
+                    del running[core]
+                    free.append(core)
+                    _settle(out, entry, code, keep_runs)
+            for entry in table:
+                if entry.state == "waiting" and free:
+                    core = free.pop(0)
+                    _start(out, entry, core)
+                    running[core] = entry
+            show(table)
+            if not running:
+                return table
+            time.sleep(poll)
+    except (KeyboardInterrupt, Interrupted):
+        for entry in running.values():
+            assert entry.process is not None
+            entry.process.terminate()  # it saves and leaves
+        for entry in running.values():
+            assert entry.process is not None
+            entry.process.wait()
+        raise
+
+
+def _start(out: Path, entry: Progress, core: int) -> None:
+    entry.state, entry.attempts = "running", entry.attempts + 1
+    log = run_directory(out, entry.job).with_suffix(".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as errors:
+        entry.process = subprocess.Popen(
+            command(out, entry.job),
+            stdout=errors,
+            stderr=errors,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+
+
+def _settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:
+    """A process has ended: finished, to be tried again, or failed for good."""
+    directory = run_directory(out, entry.job)
+    if code == 0 and is_finished(directory):
+        entry.state = "finished"
+        write_record(out, entry.job, "finished", entry.attempts)
+        if not keep_runs:
+            shutil.rmtree(directory, ignore_errors=True)
+    elif entry.attempts < ATTEMPTS:
+        entry.state = "waiting"
+    else:
+        log = directory.with_suffix(".log")
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        entry.state, entry.reason = "failed", lines[-1][:200] if lines else f"exit code {code}"
+        write_record(out, entry.job, "failed", entry.attempts)

@@ -1,0 +1,101 @@
+"""A run in memory, to and from a directory.
+
+What is written is the directory of an ordinary run: it can be resumed, verified, evaluated and reported. What is read
+becomes a run of its own in memory; the directory stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from symbreak.errors import StorageFault
+from symbreak.training.checkpoint import Checkpoints
+from symbreak.training.directory import lock_run_directory
+from symbreak.training.files import FileRecord, read_file, storage_faults
+from symbreak.training.provenance import differences, provenance, versions
+from symbreak.training.record import MOST_METRICS, Record, is_finished, read_config, refuse_existing, require_prefix
+from symbreak.training.run import Run
+from symbreak.training.segments import restore_replay
+from symbreak.training.tally import Ledger
+
+
+def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
+    """Write a run that lives in memory; with `replace`, in the place of the run that the directory holds."""
+    if not replace or not (directory / "config.json").exists():
+        refuse_existing(directory)
+        _write(run, directory)
+        return
+    # Complete beside the old one before it takes its place: whatever happens, one of them is whole.
+    fresh = directory.with_name(f".{directory.name}.saving-{os.getpid()}")
+    former = directory.with_name(f".{directory.name}.former-{os.getpid()}")
+    try:
+        _write(run, fresh)
+        with storage_faults(f"replace {directory}"):
+            with lock_run_directory(directory):  # nobody else is writing there
+                pass
+            os.rename(directory, former)
+            os.rename(fresh, directory)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if directory.exists():
+            shutil.rmtree(former, ignore_errors=True)
+
+
+def _write(run: Run, directory: Path) -> None:
+    memory = run.record
+    record = Record.create(run.config, directory, versions())
+    try:
+        for row in memory.rows:
+            record.write(row)
+        record.inexact = list(memory.inexact)
+        run.record, run.saved_step = record, -1
+        run._follow(())
+        run.save()
+        if run.finished:
+            run.driver.write_maps(directory)
+        record.status("finished" if run.finished else "interrupted", run.step)
+    finally:
+        run.record, run.saved_step, run._segments = memory, -1, None
+        record.close()
+
+
+def read_run(directory: Path, task: Any) -> Run:
+    """The run of a directory, where its newest undamaged checkpoint left it, as a run in memory."""
+    run = Run(read_config(directory), Record(None), task, None)
+    try:
+        _read(run, directory)
+    except BaseException:
+        run.driver.close()
+        raise
+    return run
+
+
+def _read(run: Run, directory: Path) -> None:
+    trees, replay = run.driver.templates()
+    loaded = stored_checkpoint(directory, trees, run.agent.symmetry.digest)
+    meta, where = loaded.meta, str(loaded.path)
+    run.step, run.row_step, run.ledger = loaded.step, meta["row_step"], Ledger.from_json(meta["ledger"], where)
+    run.finished = is_finished(directory) and loaded.step == run.schedule.end
+    restored = restore_replay(directory / "replay", loaded.segments, replay)
+    mismatch = run.driver.restore(loaded.step, loaded.trees, restored, meta["environment"])
+    expected, path = FileRecord.from_json(meta["metrics"], where), directory / "metrics.jsonl"
+    data = read_file(path, MOST_METRICS)[: expected.size]
+    require_prefix(data, expected, path)
+    run.record.rows = [json.loads(line) for line in data.splitlines()]
+    changed = [*differences(meta["provenance"], provenance()), *([mismatch] if mismatch else [])]
+    run.record.inexact = list(dict.fromkeys([*meta["inexact"], *changed]))
+
+
+def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> Any:
+    """The newest undamaged checkpoint of a run; nothing is locked or changed."""
+    checkpoints = Checkpoints(directory / "checkpoints", directory / "replay")
+    loaded = checkpoints.load(trees) if checkpoints.directory.is_dir() else None
+    if loaded is None:
+        raise StorageFault(f"{directory} has no checkpoint yet; let the run save one: symbreak resume {directory}")
+    if loaded.meta.get("symmetry") != digest:
+        raise StorageFault(f"{loaded.path} was saved under another symmetry; give the one the run was started with")
+    return loaded

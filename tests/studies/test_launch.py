@@ -1,0 +1,80 @@
+"""Studies of real runs in real processes: each exactly once, continued after a kill, failures counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from symbreak.errors import InputError
+from symbreak.studies.command import print_plan, verify_records, write_summary
+from symbreak.studies.launch import record_directory, recorded, run_directory, run_local
+from symbreak.studies.plans import Job, plan
+
+SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
+
+
+@pytest.fixture
+def jobs() -> list[Job]:
+    planned = plan("grid-obstacles", seeds=2, steps=200, methods=["exact"], settings=["grid-20"])
+    changes = {"agent": SMALL, "evaluations": 2, "episodes": 2, "checkpoint_every": 50}
+    return [Job(job.setting, replace(job.config, **changes)) for job in planned]
+
+
+def facts(out, job):
+    return json.loads((record_directory(out, job) / "record.json").read_text())
+
+
+@pytest.mark.xdist_group("studies")
+def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, capsys):
+    killed = []
+
+    def kill_the_first(table):
+        entry = table[0]
+        if entry.process is not None and not killed and (run_directory(tmp_path, entry.job) / "config.json").exists():
+            os.kill(entry.process.pid, signal.SIGKILL)
+            killed.append(time.monotonic())
+
+    table = run_local(jobs, tmp_path, show=kill_the_first, poll=0.05)
+    assert killed
+    assert [entry.state for entry in table] == ["finished", "finished"]
+    assert [entry.attempts for entry in table] == [2, 1]
+    first = [facts(tmp_path, job) for job in jobs]
+    assert first[0]["fingerprint"] != first[1]["fingerprint"]
+
+    # The kill left no trace: the same run without it.
+    alone = tmp_path / "alone"
+    run_local(jobs[:1], alone, poll=0.05)
+    assert facts(alone, jobs[0])["fingerprint"] == first[0]["fingerprint"]
+
+    # Nothing is made again, and nothing but the records is needed for that.
+    assert not run_directory(tmp_path, jobs[0]).exists()
+    again = run_local(jobs, tmp_path)
+    assert [entry.attempts for entry in again] == [0, 0]
+
+    summary = json.loads(write_summary(tmp_path).read_text())
+    assert summary["grid-20"]["exact"]["seeds"] == 2
+    verify_records(tmp_path, jobs)
+    changed = Job(jobs[0].setting, replace(jobs[0].config, steps=201))
+    assert recorded(tmp_path, changed) is None
+    with pytest.raises(InputError, match="lacks 1 of 1"):
+        verify_records(tmp_path, [changed])
+    (record_directory(tmp_path, jobs[0]) / "metrics.jsonl").write_text('{"step": 200, "eval/return": 9}\n')
+    with pytest.raises(InputError, match="does not follow"):
+        verify_records(tmp_path, jobs)
+    print_plan("grid-obstacles", jobs, tmp_path)
+    assert "2 runs, 2 of them finished" in capsys.readouterr().out
+
+
+@pytest.mark.xdist_group("studies")
+def test_a_run_that_cannot_work_is_tried_three_times_and_counted(tmp_path, jobs):
+    broken = Job("grid-20", replace(jobs[0].config, agent={"width": 15}))  # no multiple of the group's order
+    (entry,) = run_local([broken], tmp_path, poll=0.05)
+    assert (entry.state, entry.attempts) == ("failed", 3)
+    assert "width" in entry.reason
+    assert facts(tmp_path, broken)["state"] == "failed"
+    assert "fingerprint" not in facts(tmp_path, broken)

@@ -1,0 +1,268 @@
+"""Agents as objects: they learn, predict, are saved and loaded, and are the runs that the command line makes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+import symbreak
+from symbreak.errors import InputError
+from symbreak.symmetry import Layout, Symmetry, Z
+from symbreak.training.inspection import fingerprint, verify
+from symbreak.training.run import Run, RunConfig
+
+mirror = Z(2)
+PUSHED = Symmetry(
+    observation=Layout({"place": mirror.sign, "speed": mirror.sign}),
+    action=Layout({"push": mirror.sign}),
+    name="mirror",
+)
+CHOSEN = Symmetry(
+    observation=Layout({"place": mirror.sign, "speed": mirror.sign}),
+    action=Layout({"left right": mirror.permutation("sides", [[1, 0]])}),
+    discrete=True,
+    name="mirror",
+)
+TINY = {"width": 8, "batch": 8, "learning_starts": 20, "episodes": 1, "evaluations": 2}
+GATE = {"width": 8, "predictor_width": 8, "warmup": 30}
+
+
+class Point(gym.Env):
+    """A point that is pushed, by a bounded force or to one of two sides; bounds that are not ±1."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(self, discrete: bool = False, render_mode: str | None = None):
+        self.discrete, self.render_mode = discrete, render_mode
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = gym.spaces.Discrete(2) if discrete else gym.spaces.Box(-3.0, 3.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.place = 0, self.np_random.uniform(-1, 1, 2)
+        return self.place.astype(np.float32), {}
+
+    def step(self, action):
+        push = 2.0 * action - 1.0 if self.discrete else float(action[0]) / 3
+        assert abs(push) <= 1.0
+        self.time += 1
+        self.place = 0.9 * self.place + 0.1 * np.array([push, self.place[0]])
+        return self.place.astype(np.float32), float(-abs(self.place[0])), False, self.time >= 15, {"is_success": True}
+
+    def render(self):
+        picture = np.full((64, 64, 3), 255, np.uint8)
+        column = int(np.clip(32 + 25 * self.place[0], 2, 61))
+        picture[28:36, column - 2 : column + 3] = (200, 40, 40)
+        return picture
+
+
+class Sides(Point):
+    def __init__(self, render_mode: str | None = None):
+        super().__init__(discrete=True, render_mode=render_mode)
+
+
+def small(method: str = "vanilla", **settings):
+    return symbreak.SAC(Point, PUSHED, method=method, **TINY, **settings)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return small(seed=3).learn(60)
+
+
+def test_an_agent_learns_predicts_and_is_evaluated(learned):
+    assert learned.num_timesteps == 60
+    assert [row["step"] for row in learned.rows] == [30, 60]
+    one, state = learned.predict(np.array([0.5, -0.2]))
+    assert state is None
+    assert one.shape == (1,)
+    assert one.dtype == np.float32
+    many, _ = learned.predict(np.array([[0.5, -0.2], [-0.5, 0.2], [0.0, 0.0]]))
+    assert many.shape == (3, 1)
+    np.testing.assert_allclose(many[0], one, atol=1e-6)
+    assert np.all(np.abs(many) <= 3.0)
+    again, _ = learned.predict(np.array([0.5, -0.2]))
+    np.testing.assert_array_equal(again, one)
+    noisy = [learned.predict(np.array([0.5, -0.2]), deterministic=False)[0].item() for _ in range(2)]
+    assert noisy[0] != noisy[1]  # a control: not everything is deterministic
+    result = learned.evaluate(episodes=3, seed=1)
+    assert len(result.returns) == 3
+    assert result.success == 1.0
+    assert result.gate_use is None
+    assert result.returns == learned.evaluate(episodes=3, seed=1).returns
+    assert result.returns != learned.evaluate(episodes=3, seed=2).returns
+    assert "return" in str(result)
+
+
+def test_actions_are_scaled_to_the_bounds(learned):
+    action = learned.predict(np.array([0.5, -0.2]))[0]
+    raw = learned.trained.act(np.array([0.5, -0.2], np.float32), jax.random.key(0))[0]
+    np.testing.assert_allclose(action, 3.0 * raw, rtol=1e-5)
+
+
+def test_it_is_the_run_of_the_command_line(learned, tmp_path):
+    from symbreak.training.choice import choose_task
+
+    learned.save(tmp_path / "python")
+    task = choose_task(Point, PUSHED, 60)
+    agent = {name: TINY[name] for name in ("width", "batch", "learning_starts")}
+    config = RunConfig("Point", "vanilla", "mirror", steps=60, seed=3, evaluations=2, episodes=1, agent=agent)
+    with Run.create(config, tmp_path / "other", task=task) as run:
+        run.advance()
+    assert fingerprint(tmp_path / "python") == fingerprint(tmp_path / "other")
+    for name in ("config.json", "metrics.jsonl", "status.json"):
+        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+    assert [status.problem for status in verify(tmp_path / "python").checkpoints] == [None]
+    with Run.create(RunConfig(**{**config.to_json(), "seed": 4}), tmp_path / "third", task=task) as run:
+        run.advance()
+    assert fingerprint(tmp_path / "python") != fingerprint(tmp_path / "third")
+
+
+def test_learning_goes_on_and_budgets_stay(tmp_path):
+    agent = small(seed=1)
+    agent.learn(60)
+    assert agent.trained.agent.config.capacity == 60  # from the budget
+    agent.learn(20)
+    assert agent.num_timesteps == agent.config.steps == 80
+    assert agent.config.agent["capacity"] == agent.trained.agent.config.capacity == 60
+    assert agent.rows[-1]["step"] == 80
+    agent.save(tmp_path / "run")
+    loaded = symbreak.load(tmp_path / "run", env=Point, symmetry=PUSHED)
+    assert loaded.num_timesteps == 80
+    assert loaded.rows == agent.rows
+    observation = np.array([[0.3, 0.1], [1.0, -1.0]])
+    np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
+    # What is loaded goes on as what was never saved.
+    loaded.learn(20)
+    agent.learn(20)
+    np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
+    before = loaded.predict(observation)[0]
+    loaded.learn(20)
+    assert not np.array_equal(loaded.predict(observation)[0], before)
+    # Its own directory is replaced, another run's never.
+    loaded.save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["step"] == 120
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with pytest.raises(InputError, match="already holds a finished run"):
+        small(budget=60).learn(25).save(tmp_path / "run")
+
+
+def test_a_budget_larger_than_the_first_learn_leaves_a_run_to_be_resumed(tmp_path):
+    agent = small(budget=60)
+    agent.learn(25)
+    agent.save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["steps"] == 60
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
+    from symbreak.training.choice import choose_task
+
+    with Run.open(tmp_path / "run", task=choose_task(Point, PUSHED, 60)) as run:
+        assert run.step == 25
+        run.advance()
+    agent.learn(35)
+    agent.save(tmp_path / "whole")
+    assert fingerprint(tmp_path / "run") == fingerprint(tmp_path / "whole")
+
+
+def test_a_callback_sees_the_rows_and_may_stop():
+    seen = []
+    agent = small(log_every=10)
+    agent.learn(60, callback=lambda row: seen.append(row["step"]) or len(seen) < 3)
+    assert seen == [10, 20, 30]
+    assert agent.num_timesteps == 30
+    agent.learn(10, callback=lambda row: seen.append(row["step"]))  # None does not stop
+    assert agent.num_timesteps == 40
+
+
+def test_progress_is_shown_on_request(capsys):
+    small(budget=60).learn(25)
+    assert capsys.readouterr().out == ""
+    small(budget=60).learn(25, progress_bar=True)
+    assert "vanilla on Point: 25 steps" in capsys.readouterr().out
+
+
+def test_dqn_with_a_gate():
+    agent = symbreak.DQN(lambda: Sides(), CHOSEN, seed=0, gate=GATE, **TINY).learn(60)
+    action, _ = agent.predict(np.array([0.5, -0.2]))
+    assert action.dtype == np.int64
+    assert Sides().action_space.contains(action)
+    assert agent.predict(np.zeros((5, 2)))[0].shape == (5,)
+    result = agent.evaluate(2)
+    assert 0.0 <= result.gate_use <= 1.0
+    assert all(0.0 <= p <= 1.0 for episode in result.episodes for p in episode.probabilities)
+
+
+def test_our_own_tasks_by_name_and_vector_environments():
+    assert symbreak.DQN("grid-20").task.name == "grid-20"
+    one = symbreak.SAC(gym.make_vec("Pendulum-v1", num_envs=1), pendulum(), budget=100)
+    assert one.task.name == "Pendulum-v1"
+    assert one.task.random_steps == 10
+    with pytest.raises(InputError, match="has 3 environments and a run steps one"):
+        symbreak.SAC(gym.make_vec("Pendulum-v1", num_envs=3), pendulum())
+
+
+def pendulum() -> Symmetry:
+    return Symmetry(
+        observation=Layout({"cosine": mirror.trivial, "sine": mirror.sign, "rate": mirror.sign}),
+        action=Layout({"torque": mirror.sign}),
+    )
+
+
+MISTAKES = {
+    "algorithm": (lambda: symbreak.DQN(Point, PUSHED), "continuous: use symbreak.SAC"),
+    "method": (lambda: symbreak.SAC(Point, PUSHED, method="partal"), "did you mean partial"),
+    "setting": (lambda: symbreak.SAC(Point, PUSHED, widht=8), "did you mean 'width'"),
+    "gate setting": (lambda: symbreak.SAC(Point, PUSHED, gate={"warm_up": 8}), "did you mean 'warmup'"),
+    "value": (lambda: symbreak.SAC(Point, PUSHED, batch=0), "batch is 0; use 1 or more"),
+    "id": (lambda: symbreak.SAC("Pendulum-v7", pendulum()), "Pendulum-v1"),
+    "task": (lambda: symbreak.DQN("grid-2O"), "did you mean grid-20"),
+    "no symmetry": (lambda: symbreak.SAC("Pendulum-v1"), "give a Symmetry"),
+    "size": (lambda: symbreak.SAC("Pendulum-v1", PUSHED), r"has 3 entries, the symmetry 2 \(place 1, speed 1\)"),
+    "budget": (lambda: symbreak.SAC(Point, PUSHED, budget=0), "budget is 0"),
+    "early": (lambda: symbreak.SAC(Point, PUSHED).predict(np.zeros(2)), "call learn"),
+    "instance": (lambda: symbreak.SAC(Point(), PUSHED), "pass the class or a function"),
+    "no run": (lambda: symbreak.load("nowhere"), "holds no run"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_do(name):
+    make, told = MISTAKES[name]
+    with pytest.raises(InputError, match=told) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_observations_and_runs_that_do_not_fit(learned, tmp_path):
+    with pytest.raises(InputError, match="have 2 numbers"):
+        learned.predict(np.zeros(3))
+    with pytest.raises(InputError, match="total_timesteps is 0"):
+        learned.learn(0)
+    learned.save(tmp_path / "run")
+    with pytest.raises(InputError, match="a run never stores what to import"):
+        symbreak.load(tmp_path / "run")
+    with pytest.raises(InputError, match="is about Point, not Sides"):
+        symbreak.load(tmp_path / "run", env=Sides, symmetry=CHOSEN)
+
+
+def test_audit_is_a_function_and_a_package():
+    report = symbreak.audit("swimmer", "exact", states=10)
+    assert report.verdict == "exact"
+    assert "<table>" in report._repr_html_()
+    assert report.plot().axes
+    import symbreak.audit as package
+
+    assert package("swimmer", "paper", states=10).verdict == "not a symmetry"
+    assert package.audit is not None
+    assert symbreak.audit is package  # after the import, and callable all the same
+
+
+def test_importing_the_package_is_light():
+    script = "import sys, symbreak; symbreak.SAC; symbreak.audit; print({'jax', 'gymnasium'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
