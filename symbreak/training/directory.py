@@ -147,11 +147,27 @@ def _in_use(path: Path, holder: Holder, seen: str = "") -> DirectoryInUse:
 
 
 def _wait_for_name(descriptor: int) -> Holder:
-    """The holder's name; it may have the lock for some microseconds before it has written it."""
+    """The holder's name; it may have the lock for some microseconds before it has written it.
+
+    Until then the name of a dead process may stand there, which would send the reader after the wrong one.
+    """
     until = time.monotonic() + PATIENCE
-    while (holder := _read(descriptor)) in (None, UNKNOWN) and time.monotonic() < until:
+    while ((holder := _read(descriptor)) in (None, UNKNOWN) or _is_dead(holder)) and time.monotonic() < until:
         time.sleep(0.005)
     return holder or UNKNOWN
+
+
+def _is_dead(holder: Holder | None) -> bool:
+    """A process of this host that is no more; of other hosts nothing is known."""
+    if holder is None or holder.host != socket.gethostname():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):  # another user's, or no number of a process
+        return False
+    return False
 
 
 def _read(descriptor: int) -> Holder | None:

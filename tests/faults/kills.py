@@ -14,6 +14,7 @@ from counting import TESTS, Outcome, Tier, count, last_line, python, symbreak
 from test_checkpoint import KILLED_AT_EACH_POINT
 from test_resume import CHILD, EVERY, GATE, TINY, VANILLA, Case, fingerprint_of, start
 
+from symbreak.errors import StorageFault
 from symbreak.training.checkpoint import NAME
 
 # A place and a number: an environment step (the agent learns from 100 on, the gate from 250 on); a call inside of a
@@ -54,6 +55,15 @@ def checkpoints_in(directory: Path) -> set[str]:
     return {path.name for path in (directory / "checkpoints").glob("step-*")}
 
 
+def printed(directory: Path, commands: bool) -> str:
+    if commands:
+        return symbreak("fingerprint", directory).stdout
+    try:
+        return fingerprint_of(directory) + "\n"
+    except StorageFault as fault:
+        return str(fault)
+
+
 def kill_again_and_again(case: Case, scratch: Path, *, commands: bool = True) -> Outcome:
     """Each kill counts when the process died of it and left nothing half-written under a real name.
 
@@ -80,11 +90,7 @@ def kill_again_and_again(case: Case, scratch: Path, *, commands: bool = True) ->
     wrong = list(outcome.wrong)
     if (end.returncode, end.stderr) != (0, ""):
         wrong.append(f"{case.name}: the last resume ended with {end.returncode}: {last_line(end)}")
-    prints = (
-        [symbreak("fingerprint", directory).stdout for directory in (whole, killed)]
-        if commands
-        else [fingerprint_of(directory) + "\n" for directory in (whole, killed)]
-    )
+    prints = [printed(directory, commands) for directory in (whole, killed)]
     if len(prints[0]) != 65 or prints[0] != prints[1]:
         wrong.append(f"{case.name}: the fingerprints differ: {prints}")
     if (killed / "metrics.jsonl").read_bytes() != (whole / "metrics.jsonl").read_bytes():

@@ -29,6 +29,7 @@ def facts(out, job):
     return json.loads((record_directory(out, job) / "record.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("studies")
 def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, capsys):
     killed = []
@@ -70,6 +71,7 @@ def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, caps
     assert "2 runs, 2 of them finished" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("studies")
 def test_a_run_that_cannot_work_is_tried_three_times_and_counted(tmp_path, jobs):
     broken = Job("grid-20", replace(jobs[0].config, agent={"width": 15}))  # no multiple of the group's order
