@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow faults mutants check bench docs clean
+.PHONY: setup demo test slow slow-networks faults mutants check bench docs clean
 
 setup: $(STAMP)
 
@@ -27,8 +27,14 @@ demo: setup  ## train on a grid with obstacles and write a report
 test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest
 
+# Tests that compile or train for minutes, or start many runs, are a target of their own.
+LONG := tests/nn tests/agents tests/training tests/studies/test_launch.py tests/test_docs_blocks.py
+
 slow: setup  ## the wider tiers, below 45 minutes on two cores
-	$(BIN)/python -m pytest -m slow --timeout 2400
+	$(BIN)/python -m pytest -m slow --timeout 2400 $(addprefix --ignore=,$(LONG))
+
+slow-networks: setup  ## the wider tiers of layers, agents, runs and studies
+	$(BIN)/python -m pytest -m slow --timeout 2400 $(LONG)
 
 faults: setup  ## every fault a run must survive or name, one line per row; FAULTS="--only damage --tier small" chooses
 	$(BIN)/python tests/faults/run.py $(FAULTS)
