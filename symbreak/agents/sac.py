@@ -29,6 +29,9 @@ from symbreak.models.policy import Policy, make_policy
 from symbreak.nn.keys import Key, named_key
 from symbreak.symmetry.layout import Symmetry
 
+Critic = Model | Trunked  # twins, alone or with the trunk they share with others
+Actor = Policy | Trunked
+
 
 @dataclass(frozen=True)
 class SACConfig:
@@ -54,9 +57,9 @@ class Temperature(eqx.Module):
 
 
 class SACState(eqx.Module):
-    critics: tuple[Learner[Model], ...]
-    targets: tuple[Model, ...]
-    policies: tuple[Learner[Policy], ...]
+    critics: tuple[Learner[Any], ...]
+    targets: tuple[Critic, ...]
+    policies: tuple[Learner[Any], ...]
     temperature: Learner[Temperature]
     gate: Any
 
@@ -132,7 +135,7 @@ class SAC:
         return action
 
     def _policy(
-        self, policies: tuple[Policy, ...], gate_state: Any, observation: Array, key: Key, *, sample: bool
+        self, policies: tuple[Actor, ...], gate_state: Any, observation: Array, key: Key, *, sample: bool
     ) -> tuple[SquashedGaussian, Float[Array, ""]]:
         """The distribution that acts, and the gate's draw for it."""
         heads, seen = through_trunk(policies, observation[None])
@@ -145,7 +148,7 @@ class SAC:
         gate = draw(self.method.routing, probability, draw_key) if sample else decided
         return self._chosen(equivariant, free, gate), gate
 
-    def _proposer(self, policies: tuple[Policy, ...]):
+    def _proposer(self, policies: tuple[Actor, ...]):
         """Candidate actions, half from each expert: a breaking action may lie outside what the mixture does."""
         share = self.method.candidates // len(policies)
 
@@ -204,7 +207,7 @@ class SAC:
         return SACState(critics, targets, new_policies, new_temperature, gate), metrics
 
     def _critic_values(
-        self, critics: tuple[Model, ...], observation: Array, action: Array, gate: Array
+        self, critics: tuple[Critic, ...], observation: Array, action: Array, gate: Array
     ) -> Float[Array, "twins batch"]:
         """Twin values of a batch, mixed by one gate draw per pair."""
         critics, observation = through_trunk(critics, observation)
@@ -222,8 +225,8 @@ class SAC:
 
     def target(
         self,
-        targets: tuple[Model, ...],
-        policies: tuple[Policy, ...],
+        targets: tuple[Critic, ...],
+        policies: tuple[Actor, ...],
         gate: Any,
         temperature: Temperature,
         batch: Transition,
@@ -238,9 +241,9 @@ class SAC:
 
     def critic_loss(
         self,
-        critics: tuple[Model, ...],
-        targets: tuple[Model, ...],
-        policies: tuple[Policy, ...],
+        critics: tuple[Critic, ...],
+        targets: tuple[Critic, ...],
+        policies: tuple[Actor, ...],
         gate: Any,
         temperature: Temperature,
         batch: Transition,
@@ -256,8 +259,8 @@ class SAC:
 
     def actor_loss(
         self,
-        policies: tuple[Policy, ...],
-        critics: tuple[Model, ...],
+        policies: tuple[Actor, ...],
+        critics: tuple[Critic, ...],
         gate: Any,
         temperature: Temperature,
         batch: Transition,
@@ -281,7 +284,7 @@ class SAC:
         return -temperature() * jax.lax.stop_gradient(log_prob + entropy_target)
 
     def _act(
-        self, policies: tuple[Policy, ...], gate: Any, observations: Array, key: Key
+        self, policies: tuple[Actor, ...], gate: Any, observations: Array, key: Key
     ) -> tuple[Array, Float[Array, " batch"], Float[Array, " batch"]]:
         """An action of the gated policy for each observation, with its log density and the state gate's draw."""
         noise = jax.random.normal(named_key(key, "noise"), (len(observations), self.symmetry.action.size))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import ATTEMPTS, Progress, _settle, command, recorded
+from symbreak.studies.launch import ATTEMPTS, Progress, command, recorded, settle
 from symbreak.studies.plans import Job
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault
@@ -43,7 +43,7 @@ def run_on_ray(jobs: Sequence[Job], out: Path, *, address: str, keep_runs: bool 
             code = ray.get(ready[0])
         except RayError as problem:
             code, entry.reason = 1, str(problem).splitlines()[0]
-        _settle(out, entry, code, keep_runs)
+        settle(out, entry, code, keep_runs)
         if entry.state == "waiting":
             entry.state, entry.attempts = "running", min(entry.attempts + 1, ATTEMPTS)
             pending[task.remote(command(out, entry.job))] = entry

@@ -111,7 +111,7 @@ def run_local(
                 if code is not None:
                     del running[core]
                     free.append(core)
-                    _settle(out, entry, code, keep_runs)
+                    settle(out, entry, code, keep_runs)
             for entry in table:
                 if entry.state == "waiting" and free:
                     core = free.pop(0)
@@ -144,7 +144,7 @@ def _start(out: Path, entry: Progress, core: int) -> None:
         )
 
 
-def _settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:
+def settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:
     """A process has ended: finished, to be tried again, or failed for good."""
     directory = run_directory(out, entry.job)
     if code == 0 and is_finished(directory):

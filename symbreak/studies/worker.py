@@ -12,11 +12,13 @@ from pathlib import Path
 
 from symbreak.errors import SymbreakError
 from symbreak.training.cores import use_one_core
+from symbreak.training.fast_start import prepare_process
 
 
 def main(arguments: list[str]) -> int:
     config_path, directory = Path(arguments[0]), Path(arguments[1])
     use_one_core()
+    prepare_process()  # with the compilation cache: the runs of a study differ in little but their seeds
     from symbreak.training.record import is_finished
     from symbreak.training.run import resume, train
     from symbreak.training.settings import parse_config

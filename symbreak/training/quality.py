@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import rankdata
 
-from symbreak.agents.agent import Transition, augment
-from symbreak.nn.keys import Key
 from symbreak.theory import PermutationAction, TabularMDP, breaking, minority_gate, strict_gate
 
 SHOWN_STATES = 4096  # states on which a gate is judged, drawn once
@@ -93,26 +91,3 @@ class GateJudge:
 @jax.jit(static_argnums=0)
 def _all_gates(gate: Any, gate_state: Any, observations: jax.Array) -> jax.Array:
     return jax.vmap(lambda observation: gate.of_actions(gate_state, observation))(observations)
-
-
-@jax.jit(static_argnums=0)
-def equivariance_error(agent: Any, state: Any, observations: jax.Array, key: Key) -> jax.Array:
-    """How far the acting policy is from π(gs) = gπ(s), over some states, each with its own element of the group.
-
-    Discrete actions: the share of states at which the greedy actions do not correspond. Continuous ones: root mean
-    square of the gap relative to that of the action.
-    """
-    symmetry = agent.symmetry
-    element_key, act_key = jax.random.split(key)
-    rewards = jnp.zeros(len(observations))
-
-    def act(observations: jax.Array) -> jax.Array:
-        keys = jax.random.split(act_key, len(observations))
-        return jax.vmap(lambda observation, k: agent.exploit(state, observation, k)[0])(observations, keys)
-
-    actions = act(observations)
-    moved = augment(symmetry, Transition(observations, actions, rewards, observations, rewards), element_key)
-    gap = act(moved.observation) - moved.action
-    if symmetry.discrete:
-        return jnp.mean(gap != 0)
-    return jnp.sqrt(jnp.sum(gap**2) / (jnp.sum(actions**2) + 1e-12))
