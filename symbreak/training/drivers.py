@@ -21,6 +21,7 @@ from symbreak.training.compiled import CompiledLoop, LoopState
 from symbreak.training.files import Damaged, is_count
 from symbreak.training.guarded import Limit
 from symbreak.training.hosted import Episode, HostedLoop, HostedState
+from symbreak.training.quality import GateJudge, equivariance_error
 from symbreak.training.replay import Replay
 from symbreak.training.tally import Tally
 
@@ -82,8 +83,6 @@ class CompiledDriver(Driver):
     """On a pure-JAX world, whose own state is arrays like everything else."""
 
     def __init__(self, agent: Any, task: Any, config: Any) -> None:
-        from symbreak.training.quality import GateJudge
-
         self.agent = agent
         self.world = task.jax_env()
         self.loop = CompiledLoop(agent, self.world, config.episodes or 128)
@@ -132,7 +131,7 @@ class CompiledDriver(Driver):
         result = {name: float(value) for name, value in played.items()}
         if self.agent.method.heads.gated:
             result |= self.judge.judge(self.agent.gate, self.state.agent.gate)
-        return result
+        return result | _symmetry_of_policy(self.agent, self.state, self.key, step)
 
     def write_maps(self, directory: Path) -> None:
         from symbreak.training.maps import write_grid_maps
@@ -216,13 +215,19 @@ class HostedDriver(Driver):
         self.loop.fresh_tally()
 
     def evaluate(self, step: int, pause: Pause) -> dict[str, float]:
-        return self.loop.evaluate(self.episodes, pause)
+        result = self.loop.evaluate(self.episodes, pause)
+        return result | _symmetry_of_policy(self.agent, self.loop.state, self.loop.key, step)
 
     def write_maps(self, directory: Path) -> None:
         """Only grid-worlds have maps."""
 
     def close(self) -> None:
         self.loop.close()
+
+
+def _symmetry_of_policy(agent: Any, state: Any, key: Any, step: int) -> dict[str, float]:
+    error = equivariance_error(agent, state.agent, state.replay, named_key(key, "equivariance", step))
+    return {"policy/equivariance_error": error}
 
 
 def _read_episode(facts: Any) -> Episode:

@@ -1,4 +1,4 @@
-"""How well a gate finds what is broken, measured against a grid-world's own tables."""
+"""How well a gate finds what is broken, against a grid-world's own tables; how far a policy is from symmetric."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import rankdata
 
+from symbreak.agents.agent import Transition, augment
+from symbreak.nn.keys import Key, named_key
 from symbreak.theory import PermutationAction, TabularMDP, breaking, minority_gate, strict_gate
 
 SHOWN_STATES = 4096  # states on which a gate is judged, drawn once
+VISITED_STATES = 256  # stored states on which a policy's equivariance is measured
 
 
 def auroc(score: np.ndarray, truth: np.ndarray) -> float:
@@ -91,3 +94,32 @@ class GateJudge:
 @jax.jit(static_argnums=0)
 def _all_gates(gate: Any, gate_state: Any, observations: jax.Array) -> jax.Array:
     return jax.vmap(lambda observation: gate.of_actions(gate_state, observation))(observations)
+
+
+def equivariance_error(agent: Any, state: Any, replay: Any, key: Key) -> float:
+    """How far the greedy policy is from π(gs) = gπ(s), over stored states, each with a random element of its own.
+
+    Discrete actions: the share of states at which the greedy actions do not correspond. Continuous ones: root mean
+    square of the gap relative to that of the action.
+    """
+    stored = min(int(replay.inserted), replay.capacity)
+    rows = np.asarray(jax.random.randint(named_key(key, "rows"), (VISITED_STATES,), 0, stored))
+    return float(_equivariance_error(agent, state, replay.data.observation[rows], named_key(key, "moves")))
+
+
+@jax.jit(static_argnums=0)
+def _equivariance_error(agent: Any, state: Any, observations: jax.Array, key: Key) -> jax.Array:
+    element_key, act_key = jax.random.split(key)
+    rewards = jnp.zeros(len(observations))
+
+    def act(observations: jax.Array) -> jax.Array:
+        keys = jax.random.split(act_key, len(observations))
+        return jax.vmap(lambda observation, k: agent.exploit(state, observation, k)[0])(observations, keys)
+
+    actions = act(observations)
+    transition = Transition(observations, actions, rewards, observations, rewards)
+    moved = augment(agent.symmetry, transition, element_key)
+    gap = act(moved.observation) - moved.action
+    if agent.symmetry.discrete:
+        return jnp.mean(gap != 0)
+    return jnp.sqrt(jnp.sum(gap**2) / jnp.maximum(jnp.sum(actions**2), 1e-12))

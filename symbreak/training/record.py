@@ -16,7 +16,7 @@ import json
 import math
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +136,11 @@ class Record:
         self._open_board(step)
 
     def _open_board(self, step: int) -> None:
-        from tensorboardX import SummaryWriter
+        from symbreak.training.board import Board
 
+        assert self.directory is not None
         with storage_faults(f"write TensorBoard files to {self.directory}"):
-            self._board = SummaryWriter(str(self.directory) + "/tensorboard", purge_step=step)
+            self._board = Board(self.directory / "tensorboard", step)
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -172,8 +173,7 @@ class Record:
         self._size += len(line)
         self._digest.update(line)
         with storage_faults(f"write TensorBoard files to {self.directory}"):
-            for name, value in row.items():
-                self._board.add_scalar(name, value, int(row["step"]))
+            self._board.add(row, int(row["step"]))
         self.status("running", int(row["step"]))
 
     def status(self, state: str, step: int, reason: str = "") -> None:
@@ -191,8 +191,7 @@ class Record:
 
     def close(self) -> None:
         if self._board is not None:
-            with suppress(OSError):  # the same numbers stand in metrics.jsonl, where a failure is reported
-                self._board.close()
+            self._board.close()
             self._board = None
         self._held.close()
 

@@ -1,0 +1,38 @@
+"""Numbers for TensorBoard, written and flushed in the calling thread.
+
+tensorboardX's usual writer leaves that to a thread of its own, where a full disk cannot be reported to anyone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
+
+
+class Board:
+    """One event file of a run, from `step` on: what older files hold after it is no longer shown."""
+
+    def __init__(self, directory: Path, step: int) -> None:
+        directory.mkdir(exist_ok=True)
+        self._writer = EventsWriter(str(directory / "events"))
+        self._write(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
+        self._writer.flush()
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._writer.write_event(event)
+
+    def add(self, row: Mapping[str, float], step: int) -> None:
+        for name, value in row.items():
+            self._write(Event(step=step, summary=scalar(name, value)))
+        self._writer.flush()
+
+    def close(self) -> None:
+        with suppress(OSError):  # the same numbers stand in metrics.jsonl, where a failure is reported
+            self._writer.close()
