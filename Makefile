@@ -19,6 +19,10 @@ $(VENV)/.baselines: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[baselines]"
 	@touch $@
 
+$(VENV)/.ray: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[ray]"
+	@touch $@
+
 demo: setup  ## train on a grid with obstacles and write a report
 	rm -rf runs/demo
 	$(BIN)/symbreak train grid-20 --method partial --steps 40000 --evaluations 10 --out runs/demo
@@ -28,9 +32,9 @@ test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest
 
 # Tests that compile or train for minutes, or start many runs, are a target of their own.
-LONG := tests/nn tests/agents tests/training tests/studies/test_launch.py tests/test_docs_blocks.py
+LONG := tests/nn tests/agents tests/training tests/test_docs_blocks.py
 
-slow: setup  ## the wider tiers, below 45 minutes on two cores
+slow: setup $(VENV)/.ray  ## the wider tiers, below 45 minutes on two cores
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(addprefix --ignore=,$(LONG))
 
 slow-networks: setup  ## the wider tiers of layers, agents, runs and studies

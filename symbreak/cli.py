@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
 from symbreak.commands.arguments import RunDirectory
 from symbreak.commands.auditing import audit
 from symbreak.commands.evaluation import evaluate
+from symbreak.commands.studying import report, study
 from symbreak.commands.theory import theory
 from symbreak.commands.training import resume, train
 from symbreak.errors import SymbreakError
@@ -116,65 +117,6 @@ def bench(
 
         bench_all(out, quick=quick)
     return 0
-
-
-def report(
-    runs: Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
-) -> int:
-    """Make one HTML page from run directories.
-
-    Args:
-        runs: Directories of runs.
-        output: The page.
-    """
-    from symbreak.studies.report import make_report
-
-    print(f"report: {make_report(runs, output)}")
-    return 0
-
-
-def study(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")],
-    out: Path | None = None,
-    seeds: int | None = None,
-    steps: int | None = None,
-    methods: tuple[str, ...] = (),
-    settings: tuple[str, ...] = (),
-    workers: int | None = None,
-    ray: str | None = None,
-    dry_run: bool = False,
-    keep_runs: bool = False,
-) -> int:
-    """Make the runs of a study; the same command again goes on where it stopped.
-
-    Args:
-        name: grid-obstacles, grid-oracles, grid-reward, grid-slip, grid-paper, predictor-steps, locomotion,
-            manipulation, ablation-routing, ablation-actor, ablation-trunks or ablation-threshold.
-        out: Directory for records and runs; by default results/STUDY.
-        seeds: How many; by default the study's own number.
-        steps: Environment steps per run; by default the study's own.
-        methods: Only these methods.
-        settings: Only these settings, such as grid-20.
-        workers: Runs side by side, one core each; by default as many as there are cores.
-        ray: Address of a Ray cluster to use instead of this machine.
-        dry_run: Only print what would be run, with an estimate of core-hours.
-        keep_runs: Keep checkpoints and replay of finished runs.
-    """
-    from symbreak.studies.command import study as run_study
-
-    return run_study(
-        name,
-        out,
-        seeds=seeds,
-        steps=steps,
-        methods=methods,
-        settings=settings,
-        workers=workers,
-        ray=ray,
-        dry_run=dry_run,
-        keep_runs=keep_runs,
-    )
 
 
 COMMANDS = {

@@ -40,6 +40,9 @@ def test_every_command_explains_itself(monkeypatch, capsys, command):
         (("audit", "swimer"), "swimmer"),
         (("audit", "swimmer", "--symmetry", "exakt"), "exact"),
         (("theory", "hopper"), "grid"),
+        (("study", "grid-obstacle"), "grid-obstacles"),
+        (("report", "nowhere"), "nowhere"),
+        (("report", ".", "--verify"), "symbreak study"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_way_out(monkeypatch, capsys, tmp_path, arguments, named):
@@ -89,3 +92,28 @@ def test_theory_prints_one_object_per_layout_and_draws(monkeypatch, capsys, tmp_
     assert all(names <= set(row) for row in rows)
     assert {"exact", "oracle-minority", "oracle-strict"} <= set(rows[0]["ceiling"])
     assert (tmp_path / "error-propagation.png").stat().st_size > 10_000
+
+
+def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):
+    """With runs that are there already; `tests/studies/test_launch.py` makes some."""
+    from symbreak.studies.plans import plan
+
+    asked = ("--seeds", "1", "--methods", "exact", "--settings", "grid-20")
+    (job,) = plan("grid-obstacles", seeds=1, methods=["exact"], settings=["grid-20"])
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(monkeypatch, capsys, "study", "grid-obstacles", *asked, "--dry-run")
+    assert code == 0
+    assert "1 runs, 0 of them finished" in out
+    record = tmp_path / "results" / "grid-obstacles" / "records" / job.name
+    record.mkdir(parents=True)
+    (record / "config.json").write_text(json.dumps(job.config.to_json()))
+    (record / "status.json").write_text('{"state": "finished"}')
+    (record / "metrics.jsonl").write_text('{"step": 100000, "eval/return": 0.5}\n')
+    (record / "record.json").write_text(json.dumps({"digest": job.digest, "state": "finished"}))
+    code, out, _ = run(monkeypatch, capsys, "study", "grid-obstacles", *asked)
+    assert (code, "1 of 1 runs finished" in out) == (0, True)
+    code, out, _ = run(monkeypatch, capsys, "report", "results", "--verify", "--figures", "figures")
+    assert code == 0
+    assert out.splitlines()[0] == "verified: 1 runs"
+    for name in ("report.html", "figures/return.png", "figures/return.pdf", "results/summary.json"):
+        assert (tmp_path / name).stat().st_size > 100

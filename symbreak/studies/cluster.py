@@ -1,61 +1,107 @@
 """The runs of a study as tasks of an existing Ray cluster; their directories lie on storage that every node sees.
 
-A task starts the same process as a local study does. If its worker or node dies, Ray starts the task again elsewhere,
-and the run goes on from its newest checkpoint. The lock of a run's directory keeps two nodes from making the same run.
+A task starts the same process as a local study does. If its worker or node dies, that process dies with it, Ray starts
+the task again elsewhere, and the run goes on from its newest checkpoint. The lock of a run's directory keeps two nodes
+from making the same run.
 """
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import ATTEMPTS, Progress, command, recorded, settle
+from symbreak.studies.launch import Progress, command, recorded, run_directory, settle
 from symbreak.studies.plans import Job
+from symbreak.training.directory import SILENCE, DirectoryInUse
+from symbreak.training.record import read_status
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault
+PAUSE = 5.0  # seconds between looks at a directory that is in use
 
 
-def run_on_ray(jobs: Sequence[Job], out: Path, *, address: str, keep_runs: bool = False) -> list[Progress]:
-    """Make every run that has no record yet on the cluster at `address` ("auto" finds a local one)."""
+def run_on_ray(
+    jobs: Sequence[Job],
+    out: Path,
+    *,
+    address: str,
+    show: Callable[[list[Progress]], None] = lambda table: None,
+    keep_runs: bool = False,
+    poll: float = 1.0,
+) -> list[Progress]:
+    """Make every run that has no record yet on the cluster at `address` ("auto" finds a running one)."""
     try:
         import ray
         from ray.exceptions import RayError
     except ModuleNotFoundError:
         raise InputError("studies on a cluster need Ray; pip install 'symbreak[ray]'") from None
     if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False)
+        try:
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, ValueError) as problem:
+            said = " ".join(str(problem).split())[:200]
+            raise InputError(f"no Ray cluster answers at {address!r} ({said}); start one with `ray start`") from None
     out = out.resolve()
     task: Any = ray.remote(num_cpus=1, max_retries=RESTARTS)(_work)
     table = [Progress(job, recorded(out, job) or "waiting") for job in jobs]
     pending: dict[Any, Progress] = {}
+
+    def start(entry: Progress) -> None:
+        entry.state, entry.attempts = "running", entry.attempts + 1
+        pending[task.remote(command(out, entry.job))] = entry
+
     for entry in table:
         if entry.state != "finished":
-            entry.state, entry.attempts = "running", 1
-            pending[task.remote(command(out, entry.job))] = entry
-    while pending:
-        ready, _ = ray.wait(list(pending), num_returns=1)
-        entry = pending.pop(ready[0])
-        try:
-            code = ray.get(ready[0])
-        except RayError as problem:
-            code, entry.reason = 1, str(problem).splitlines()[0]
-        settle(out, entry, code, keep_runs)
-        if entry.state == "waiting":
-            entry.state, entry.attempts = "running", min(entry.attempts + 1, ATTEMPTS)
-            pending[task.remote(command(out, entry.job))] = entry
+            start(entry)
+    try:
+        while pending:
+            for entry in pending.values():
+                entry.step = int(read_status(run_directory(out, entry.job)).get("step", 0))
+            show(table)
+            ready, _ = ray.wait(list(pending), num_returns=1, timeout=poll)
+            for done in ready:
+                entry = pending.pop(done)
+                try:
+                    code = ray.get(done)
+                except RayError as problem:
+                    code, entry.reason = 1, str(problem).splitlines()[0]
+                settle(out, entry, code, keep_runs)
+                if entry.state == "waiting":
+                    start(entry)
+    except BaseException:
+        for unfinished in pending:
+            ray.cancel(unfinished, force=True)
+        raise
+    show(table)
     return table
 
 
 def _work(arguments: list[str]) -> int:
-    """Runs on a node. A directory that a dead process still seems to hold is waited for."""
-    tries = 10
+    """Runs on a node. A directory that a dead node still seems to hold is waited for until its silence is long enough.
+
+    What the process says goes to the log beside its run's directory, as in a local study.
+    """
+    log = Path(arguments[-1]).with_suffix(".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + SILENCE + 60
     while True:
-        tries -= 1
-        ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
-        if ended.returncode == 0 or "is used by" not in ended.stderr or not tries:
+        with log.open("ab") as said:
+            ended = subprocess.run(arguments, stdout=said, stderr=said, preexec_fn=_die_with_parent, check=False)
+        held = ended.returncode == DirectoryInUse.exit_code and b"in use" in _last_line(log)
+        if not held or time.monotonic() > until:
             return ended.returncode
-        time.sleep(5)
+        time.sleep(PAUSE)
+
+
+def _die_with_parent() -> None:
+    """A worker of Ray that is killed would otherwise leave the run going on, and holding its directory."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _last_line(path: Path) -> bytes:
+    return (path.read_bytes().splitlines() or [b""])[-1]

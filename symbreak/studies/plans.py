@@ -121,14 +121,17 @@ class Job:
     @property
     def digest(self) -> str:
         """Of everything that determines the run: a finished run with this digest need not be made again."""
-        text = json.dumps(self.config.identity, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of(self.config)
 
     @property
     def hours(self) -> float:
         """A rough estimate on one core."""
         rate = next((s for part, s in SECONDS_PER_STEP.items() if self.config.task.startswith(part)), 0.02)
         return (self.config.steps or 0) * rate / 3600
+
+
+def digest_of(config: RunConfig) -> str:
+    return hashlib.sha256(json.dumps(config.identity, sort_keys=True).encode()).hexdigest()
 
 
 def plan(

@@ -52,8 +52,16 @@ TITLES = {
     "gate/calibration_error": "calibration error",
     "gate/spearman": "rank correlation with the true breaking",
     "gate/predictor_loss": "predictor loss",
+    "policy/equivariance_error": "equivariance error of the policy",
     "critic/value": "mean Q value",
     "critic/loss": "critic loss",
+}
+DRAWN = {  # what `symbreak report --figures` writes, and as what
+    RETURN: "return",
+    "eval/success": "success",
+    "gate/rate": "gate-rate",
+    "gate/auroc_minority": "gate-auroc",
+    "policy/equivariance_error": "equivariance-error",
 }
 SHARES = ("success", "rate", "labels", "used", "precision", "recall", "auroc", "mean", "gate")  # lie in [0, 1]
 INK, FAINT = "#2b2f38", "#d9dce1"
@@ -114,6 +122,17 @@ def draw_curves(
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns), frameon=False)
     _save(figure, path)
     return path
+
+
+def draw_figures(directories: Sequence[Path], target: Path) -> list[Path]:
+    """The learning curves of everything that a reader looks for first and that was recorded, as PNG and PDF."""
+    recorded = set().union(*(run.metrics for run in find_runs(directories)))
+    return [
+        draw_curves(directories, target / f"{name}.{ending}", metric=metric)
+        for metric, name in DRAWN.items()
+        if metric in recorded
+        for ending in ("png", "pdf")
+    ]
 
 
 def _has(group: Group, metric: str) -> bool:

@@ -115,13 +115,22 @@ def find_runs(directories: Sequence[Path]) -> list[Run]:
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise InputError(f"{directory} is no directory; give run or study directories")
-        found |= {path.parent.resolve() for path in directory.rglob("config.json")}
+        configs = (path.parent.resolve() for path in directory.rglob("config.json"))
+        found |= {path for path in configs if not _is_in_the_making(path, directory.resolve())}
     if not found:
         return []
     parent = os.path.commonpath([path.parent for path in found])
     named = [(path.relative_to(parent).as_posix(), path) for path in found]
     runs = [_read_run(name, path) for name, path in sorted(named, key=lambda pair: natural(pair[0]))]
     return [run for run in runs if isinstance(run.config.get("task"), str)]
+
+
+def _is_in_the_making(run: Path, asked: Path) -> bool:
+    """One of STUDY/runs/SETTING/METHOD/seed-N, where the whole study was asked for: what counts are its records."""
+    if len(run.parents) < 4 or run.parents[2].name != "runs":
+        return False
+    study = run.parents[3]
+    return (study / "plan.json").exists() and study.is_relative_to(asked)
 
 
 def group_runs(runs: Iterable[Run], floors: Mapping[str, float] | None = None) -> list[Group]:

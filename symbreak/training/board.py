@@ -9,10 +9,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto import event_pb2
 from tensorboardX.summary import scalar
+
+Event: Any = event_pb2.Event  # pyright: ignore[reportAttributeAccessIssue]  made at run time
+SessionLog: Any = event_pb2.SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Board:
@@ -24,7 +28,7 @@ class Board:
         self._write(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
         self._writer.flush()
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: Any) -> None:
         event.wall_time = time.time()
         self._writer.write_event(event)
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from symbreak.errors import InputError
-from symbreak.studies.command import print_plan, verify_records, write_summary
 from symbreak.studies.launch import record_directory, recorded, run_directory, run_local
 from symbreak.studies.plans import Job, plan
+from symbreak.studies.progress import print_plan
+from symbreak.studies.summary import add_to_plan, verify, write_summary
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
 
@@ -32,19 +32,20 @@ def facts(out, job):
 @pytest.mark.slow
 @pytest.mark.xdist_group("studies")
 def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, capsys):
-    killed = []
+    killed, results, out = [], tmp_path, tmp_path / "study"
+    add_to_plan(out, jobs)
 
     def kill_the_first(table):
         entry = table[0]
-        if entry.process is not None and not killed and (run_directory(tmp_path, entry.job) / "config.json").exists():
+        if entry.process is not None and not killed and (run_directory(out, entry.job) / "config.json").exists():
             os.kill(entry.process.pid, signal.SIGKILL)
             killed.append(time.monotonic())
 
-    table = run_local(jobs, tmp_path, show=kill_the_first, poll=0.05)
+    table = run_local(jobs, out, show=kill_the_first, poll=0.05)
     assert killed
     assert [entry.state for entry in table] == ["finished", "finished"]
     assert [entry.attempts for entry in table] == [2, 1]
-    first = [facts(tmp_path, job) for job in jobs]
+    first = [facts(out, job) for job in jobs]
     assert first[0]["fingerprint"] != first[1]["fingerprint"]
 
     # The kill left no trace: the same run without it.
@@ -53,21 +54,16 @@ def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, caps
     assert facts(alone, jobs[0])["fingerprint"] == first[0]["fingerprint"]
 
     # Nothing is made again, and nothing but the records is needed for that.
-    assert not run_directory(tmp_path, jobs[0]).exists()
-    again = run_local(jobs, tmp_path)
+    assert not run_directory(out, jobs[0]).exists()
+    again = run_local(jobs, out)
     assert [entry.attempts for entry in again] == [0, 0]
 
-    summary = json.loads(write_summary(tmp_path).read_text())
-    assert summary["grid-20"]["exact"]["seeds"] == 2
-    verify_records(tmp_path, jobs)
+    summary = json.loads(write_summary(results).read_text())
+    assert summary["study"]["grid-20"]["exact"]["seeds"] == 2
+    assert verify(out) == verify(results) == 2
     changed = Job(jobs[0].setting, replace(jobs[0].config, steps=201))
-    assert recorded(tmp_path, changed) is None
-    with pytest.raises(InputError, match="lacks 1 of 1"):
-        verify_records(tmp_path, [changed])
-    (record_directory(tmp_path, jobs[0]) / "metrics.jsonl").write_text('{"step": 200, "eval/return": 9}\n')
-    with pytest.raises(InputError, match="does not follow"):
-        verify_records(tmp_path, jobs)
-    print_plan("grid-obstacles", jobs, tmp_path)
+    assert recorded(out, changed) is None
+    print_plan("grid-obstacles", jobs, out)
     assert "2 runs, 2 of them finished" in capsys.readouterr().out
 
 

@@ -1,0 +1,90 @@
+"""`symbreak study` and `symbreak report`: many runs, and what they say together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def study(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")],
+    out: Path | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    methods: tuple[str, ...] = (),
+    settings: tuple[str, ...] = (),
+    workers: int | None = None,
+    ray: str | None = None,
+    dry_run: bool = False,
+    keep_runs: bool = False,
+) -> int:
+    """Make the runs of a study; the same command again goes on where it stopped.
+
+    Args:
+        name: grid-obstacles, grid-oracles, grid-reward, grid-slip, grid-paper, predictor-steps, locomotion,
+            manipulation, ablation-routing, ablation-actor, ablation-trunks or ablation-threshold.
+        out: Directory for records and runs; by default results/STUDY. The summary is written beside it.
+        seeds: How many; by default the study's own number.
+        steps: Environment steps per run; by default the study's own.
+        methods: Only these methods.
+        settings: Only these settings, such as grid-20.
+        workers: Runs side by side, one core each; by default as many as there are cores.
+        ray: Address of a Ray cluster to use instead of this machine; auto finds a running one.
+        dry_run: Only print what would be run, with an estimate of core-hours.
+        keep_runs: Keep checkpoints and replay of finished runs.
+    """
+    from symbreak.studies.launch import run_local
+    from symbreak.studies.plans import plan
+    from symbreak.studies.progress import LiveTable, print_plan
+    from symbreak.studies.summary import add_to_plan, write_summary
+
+    jobs = plan(name, seeds=seeds, steps=steps, methods=methods, settings=settings)
+    out = Path("results") / name if out is None else out
+    if dry_run:
+        print_plan(name, jobs, out)
+        return 0
+    add_to_plan(out, jobs)
+    with LiveTable(name) as show:
+        if ray is not None:
+            from symbreak.studies.cluster import run_on_ray
+
+            table = run_on_ray(jobs, out, address=ray, show=show, keep_runs=keep_runs)
+        else:
+            table = run_local(jobs, out, workers=workers, show=show, keep_runs=keep_runs)
+    write_summary(out.parent)
+    failed = [entry for entry in table if entry.state == "failed"]
+    for entry in failed:
+        print(f"failed: {entry.job.name}: {entry.reason}", file=sys.stderr)
+    print(f"{name}: {len(table) - len(failed)} of {len(table)} runs finished; records in {out / 'records'}")
+    return 1 if failed else 0
+
+
+def report(
+    runs: Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+    figures: Path | None = None,
+    verify: bool = False,
+) -> int:
+    """Make one HTML page from run directories.
+
+    Args:
+        runs: Directories of runs or of studies.
+        output: The page.
+        figures: Also write learning curves, one figure per metric, as PNG and PDF into this directory.
+        verify: First check that studies are complete and that their summary follows from the raw logs.
+    """
+    from symbreak.studies.report import make_report
+    from symbreak.studies.report_figures import draw_figures
+
+    if verify:
+        from symbreak.studies.summary import verify as check
+
+        print(f"verified: {sum(check(directory) for directory in runs)} runs")
+    print(f"report: {make_report(runs, output)}")
+    if figures is not None:
+        for path in draw_figures(runs, figures):
+            print(f"figure: {path}")
+    return 0

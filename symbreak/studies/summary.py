@@ -1,0 +1,86 @@
+"""What a set of studies has found, in one file, and whether it follows from the logs.
+
+RESULTS/summary.json         study → setting → method → final, auc (each iqm, low, high, mean) and seeds
+RESULTS/STUDY/plan.json      the runs that were asked for: name → digest of the configuration
+RESULTS/STUDY/records/       what they left, see `launch.py`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from symbreak.errors import InputError, StorageFault, SymbreakError
+from symbreak.studies.plans import Job, digest_of
+from symbreak.studies.report_runs import find_runs, group_runs, read_json
+from symbreak.studies.report_tables import summarise
+from symbreak.training.record import read_config
+
+
+def add_to_plan(study: Path, jobs: Sequence[Job]) -> None:
+    """These runs are asked for too; a run of that name with another configuration is replaced."""
+    path = study / "plan.json"
+    plan = _plan_of(study) | {job.name: job.digest for job in jobs}
+    _write(path, plan)
+
+
+def _plan_of(study: Path) -> dict[str, str]:
+    plan = read_json(study / "plan.json") if (study / "plan.json").exists() else {}
+    if not isinstance(plan, dict):
+        raise StorageFault(f"{study / 'plan.json'} is no plan; delete it and start the study again")
+    return plan
+
+
+def write_summary(results: Path) -> Path:
+    """Sum up every study in the directory."""
+    return _write(results / "summary.json", _summary(results))
+
+
+def _summary(results: Path) -> dict[str, Any]:
+    studies = sorted(path.parent for path in results.glob("*/records") if path.is_dir())
+    return {study.name: summarise(group_runs(find_runs([study / "records"]))) for study in studies}
+
+
+def _write(path: Path, content: Any) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    except OSError as problem:
+        raise StorageFault(f"cannot write {path}: {problem.strerror}; choose another --out") from problem
+    return path
+
+
+def verify(directory: Path) -> int:
+    """Check a study, or a directory of studies: every run that was asked for is there, finished or counted as failed,
+    and belongs to the configuration it claims; every figure of the summary follows from the raw logs. Returns how many
+    runs there are.
+    """
+    directory = directory.resolve()
+    one = (directory / "plan.json").exists()
+    studies = [directory] if one else sorted(path.parent for path in directory.glob("*/plan.json"))
+    if not studies:
+        raise InputError(f"{directory} holds no study; give a directory that `symbreak study` wrote")
+    runs = 0
+    for study in studies:
+        plan = _plan_of(study)
+        missing = [name for name, digest in plan.items() if not _is_there(study / "records" / name, digest)]
+        if missing:
+            shown = ", ".join(missing[:3]) + (" …" if len(missing) > 3 else "")
+            raise InputError(f"{study} lacks {len(missing)} of {len(plan)} runs ({shown}); run the study again")
+        runs += len(plan)
+    results = directory.parent if one else directory
+    claimed, found = read_json(results / "summary.json"), _summary(results)
+    for study in studies:
+        if claimed.get(study.name) != found[study.name]:
+            raise InputError(f"{results / 'summary.json'} does not follow from the records of {study.name}")
+    return runs
+
+
+def _is_there(record: Path, digest: str) -> bool:
+    try:
+        facts, config = read_json(record / "record.json"), read_config(record)
+    except SymbreakError:
+        return False
+    return isinstance(facts, dict) and facts.get("digest") == digest == digest_of(config)

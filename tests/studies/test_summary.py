@@ -1,0 +1,97 @@
+"""What a set of studies has found follows from its logs, and a missing, foreign or changed run is noticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from symbreak.errors import InputError
+from symbreak.studies.plans import Job, plan
+from symbreak.studies.report import make_report
+from symbreak.studies.report_figures import draw_figures
+from symbreak.studies.report_runs import find_runs
+from symbreak.studies.summary import add_to_plan, verify, write_summary
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two finished runs, as `symbreak study` leaves them."""
+    study = tmp_path / "grid-obstacles"
+    jobs = plan("grid-obstacles", seeds=2, methods=["exact"], settings=["grid-20"])
+    add_to_plan(study, jobs)
+    for job in jobs:
+        write_record(study, job, final=0.25 + job.config.seed)
+    write_summary(tmp_path)
+    return tmp_path
+
+
+def write_record(study: Path, job: Job, final: float) -> Path:
+    record = study / "records" / job.name
+    record.mkdir(parents=True)
+    (record / "config.json").write_text(json.dumps(job.config.to_json()))
+    (record / "status.json").write_text('{"state": "finished"}')
+    rows = [{"step": 50, "eval/return": 0.0}, {"step": 100, "eval/return": final}]
+    (record / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (record / "record.json").write_text(json.dumps({"digest": job.digest, "state": "finished"}))
+    return record
+
+
+def test_the_summary_holds_what_the_logs_say(results):
+    found = json.loads((results / "summary.json").read_text())["grid-obstacles"]["grid-20"]["exact"]
+    assert found["seeds"] == 2
+    assert found["final"]["mean"] == pytest.approx((0.25 + 1.25) / 2)
+    assert found["auc"]["mean"] == pytest.approx((0.25 + 1.25) / 4)  # a straight line from 0 to the last value
+    assert {"iqm", "low", "high"} <= found["final"].keys()
+    assert verify(results) == verify(results / "grid-obstacles") == 2
+
+
+def test_a_plan_grows_with_what_is_asked_for(results):
+    add_to_plan(results / "grid-obstacles", plan("grid-obstacles", seeds=3, methods=["exact"], settings=["grid-20"]))
+    with pytest.raises(InputError, match=r"lacks 1 of 3 runs \(grid-20/exact/seed-2\)"):
+        verify(results)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        ("metrics.jsonl", lambda text: text.replace("1.25", "1.75"), "does not follow"),
+        ("config.json", lambda text: text.replace("100000", "100001"), "lacks 1 of 2"),
+        ("record.json", lambda text: text.replace('"digest": "', '"digest": "0'), "lacks 1 of 2"),
+        ("record.json", lambda text: "", "lacks 1 of 2"),
+    ],
+)
+def test_what_was_changed_is_noticed(results, file, change, says):
+    path = results / "grid-obstacles" / "records" / "grid-20" / "exact" / "seed-1" / file
+    path.write_text(change(path.read_text()))
+    with pytest.raises(InputError, match=says):
+        verify(results)
+
+
+def test_a_directory_without_studies_is_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no study"):
+        verify(tmp_path)
+
+
+def test_runs_in_the_making_are_not_counted_twice(results):
+    study = results / "grid-obstacles"
+    record = study / "records" / "grid-20" / "exact" / "seed-0"
+    running = study / "runs" / "grid-20" / "exact" / "seed-0"
+    running.mkdir(parents=True)
+    (running / "config.json").write_text((record / "config.json").read_text())
+    assert len(find_runs([results])) == len(find_runs([study])) == 2
+    assert len(find_runs([running])) == 1  # asked for by itself
+    (study / "plan.json").unlink()  # without a plan they are ordinary runs
+    assert len(find_runs([study])) == 3
+
+
+def test_equal_records_give_equal_figures_and_pages(results, tmp_path_factory):
+    written = []
+    for _ in range(2):
+        target = tmp_path_factory.mktemp("figures")
+        figures = draw_figures([results], target)
+        assert [path.name for path in figures] == ["return.png", "return.pdf"]
+        page = make_report([results], target / "report.html")
+        written.append([path.read_bytes() for path in (*figures, page)])
+    assert written[0] == written[1]
