@@ -32,7 +32,7 @@ def SAC(
         seed: Seed of everything random.
         budget: Environment steps that warm-up, random steps and replay are made for; by default the first `learn`'s.
         config: Settings of the algorithm (`width=64`), of the gate (`gate={"warmup": 500}`) and of the run (`preset`,
-            `evaluations`, `episodes`, `log_every`, `environment_timeout`).
+            `evaluations`, `episodes`, `environments`, `log_every`, `environment_timeout`).
     """
     return _make("sac", env, symmetry, method, seed, budget, config)
 
@@ -75,7 +75,7 @@ def _make(
     algorithm: str, env: Any, symmetry: Any, method: str, seed: int, budget: int | None, settings: dict[str, Any]
 ) -> Agent:
     from symbreak.agents.methods import get_method
-    from symbreak.training.choice import choose_task, view_name
+    from symbreak.training.choice import choose_task, copies_in, view_name
     from symbreak.training.settings import RunConfig, parse_config, parse_parts
 
     get_method(method)
@@ -89,7 +89,7 @@ def _make(
     chosen = {name: value for name, value in settings.items() if name in of_run}
     others = {name: value for name, value in settings.items() if name not in of_run}
     whole = {"task": task.name, "method": method, "symmetry": view_name(symmetry), "seed": seed, "steps": budget}
-    config = parse_config({**whole, **chosen, "agent": others}, "the settings")
+    config = parse_config({"environments": copies_in(env), **whole, **chosen, "agent": others}, "the settings")
     parse_parts(config, task.algorithm)
     return Agent(task, config, budget)
 

@@ -202,8 +202,11 @@ def test_our_own_tasks_by_name_and_vector_environments():
     one = symbreak.SAC(gym.make_vec("Pendulum-v1", num_envs=1), pendulum(), budget=100)
     assert one.task.name == "Pendulum-v1"
     assert one.task.random_steps == 10
-    with pytest.raises(InputError, match="has 3 environments and a run steps one"):
-        symbreak.SAC(gym.make_vec("Pendulum-v1", num_envs=3), pendulum())
+    assert one.config.environments == 1
+    three = symbreak.SAC(gym.make_vec("Pendulum-v1", num_envs=3), pendulum())
+    assert (three.task.name, three.config.environments) == ("Pendulum-v1", 3)
+    own = symbreak.SAC(gym.vector.SyncVectorEnv([Point, Point]), PUSHED)
+    assert (own.task.name, own.config.environments) == (symbreak.SAC(Point, PUSHED).task.name, 2)
 
 
 def pendulum() -> Symmetry:

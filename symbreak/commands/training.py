@@ -21,6 +21,7 @@ def train(
     evaluations: int = 20,
     episodes: int | None = None,
     checkpoint_every: int = 10_000,
+    environments: int = 1,
     log_every: int | None = None,
     environment_timeout: float = 60.0,
     set: tuple[str, ...] = (),
@@ -42,6 +43,7 @@ def train(
         evaluations: How many, spread evenly over the run.
         episodes: Per evaluation; by default 128 on grid-worlds and 10 elsewhere.
         checkpoint_every: Environment steps between two checkpoints; one more is made at the end.
+        environments: Copies of the environment that take turns, one update per step of any.
         log_every: Environment steps between two rows of training metrics; by default with evaluations only.
         environment_timeout: Seconds that one step or reset of the environment may take.
         set: Settings that differ from the preset, such as agent.width=64 gate.warmup=5000.
@@ -71,6 +73,7 @@ def train(
             evaluations=evaluations,
             episodes=episodes,
             checkpoint_every=checkpoint_every,
+            environments=environments,
             log_every=log_every,
             environment_timeout=environment_timeout,
             **parse_assignments(set),

@@ -5,14 +5,15 @@ tensorboardX's usual writer leaves that to a thread of its own, where a full dis
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto import event_pb2
+from tensorboardX.record_writer import RecordWriter
 from tensorboardX.summary import scalar
 
 Event: Any = event_pb2.Event  # pyright: ignore[reportAttributeAccessIssue]  made at run time
@@ -24,13 +25,18 @@ class Board:
 
     def __init__(self, directory: Path, step: int) -> None:
         directory.mkdir(exist_ok=True)
-        self._writer = EventsWriter(str(directory / "events"))
-        self._write(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
-        self._writer.flush()
+        self._writer = RecordWriter(str(directory / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"))
+        try:
+            self._write(Event(file_version="brain.Event:2"))
+            self._write(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
+            self._writer.flush()
+        except OSError:
+            self.close()
+            raise
 
     def _write(self, event: Any) -> None:
         event.wall_time = time.time()
-        self._writer.write_event(event)
+        self._writer.write(event.SerializeToString())
 
     def add(self, row: Mapping[str, float], step: int) -> None:
         for name, value in row.items():

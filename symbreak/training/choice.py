@@ -97,16 +97,21 @@ def _seen_through(task: Task, symmetry: Any) -> Task:
     return replace(task, views={symmetry.name: View(task.views[view].environment, lambda: symmetry)})
 
 
+def copies_in(environment: Any) -> int:
+    """How many environments it is."""
+    return environment.num_envs if isinstance(environment, gym.vector.VectorEnv) else 1
+
+
 def _single(environment: Any) -> Any:
-    """An environment that can be made again; vector environments only where they are one environment."""
+    """What makes one environment. Of a vector environment: what makes one like those in it, which are all alike."""
     if not isinstance(environment, gym.vector.VectorEnv):
         return environment
-    if environment.num_envs != 1 or environment.spec is None:
-        raise InputError(
-            f"this vector environment has {environment.num_envs} environments and a run steps one: pass an id or a "
-            "function that makes one environment (predict takes batches of observations)"
-        )
-    return environment.spec.id
+    makers = getattr(environment.unwrapped, "env_fns", None)
+    if environment.spec is not None and not environment.spec.kwargs:
+        return environment.spec.id
+    if not makers:
+        raise InputError("this vector environment does not say what it is made of: pass an id, or what makes one")
+    return makers[0]
 
 
 def _undeclared(environment: Any, symmetry: Any) -> Exception:

@@ -15,14 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from symbreak.errors import InputError
 from symbreak.nn.keys import named_key
 from symbreak.training.arrays import array_from_json, array_to_json
 from symbreak.training.compiled import CompiledLoop, LoopState
 from symbreak.training.files import Damaged, is_count
 from symbreak.training.guarded import Limit
-from symbreak.training.hosted import Episode, HostedLoop, HostedState
+from symbreak.training.hosted import HostedLoop, HostedState
 from symbreak.training.quality import GateJudge, equivariance_error
 from symbreak.training.replay import Replay
+from symbreak.training.seats import Episode, reset_seed
 from symbreak.training.tally import Tally
 
 Saved = tuple[dict[str, Any], Replay, dict[str, Any]]  # arrays, replay, facts
@@ -152,11 +154,13 @@ def _compiled_trees(state: LoopState, tally: Tally) -> dict[str, Any]:
 
 
 class HostedDriver(Driver):
-    """On a Gymnasium environment, which is brought back by repeating the actions of its running episode."""
+    """On Gymnasium environments, which are brought back by repeating the actions of their running episodes."""
 
     def __init__(self, agent: Any, task: Any, config: Any, limit: Limit) -> None:
         self.agent = agent
-        self.loop = HostedLoop(agent, lambda: task.make(config.symmetry), config.seed, limit, begin=False)
+        self.loop = HostedLoop(
+            agent, lambda: task.make(config.symmetry), config.seed, limit, copies=config.environments, begin=False
+        )
         self.episodes = config.episodes or 10
 
     def begin(self) -> None:
@@ -166,36 +170,39 @@ class HostedDriver(Driver):
         state = jax.eval_shape(self.loop.device.init, self.loop.key)
         symmetry = self.agent.symmetry
         action = np.zeros((), np.int32) if symmetry.discrete else np.zeros(symmetry.action.size, np.float32)
-        observation = np.zeros(symmetry.observation.size, np.float32)
+        observation = np.zeros((len(self.loop.seats), symmetry.observation.size), np.float32)
         return {"agent": state.agent, "tally": state.tally, "observation": observation, "action": action}, state.replay
 
     def restore(self, step: int, trees: dict[str, Any], replay: Replay, facts: Any) -> str | None:
-        episode = _read_episode(facts)
+        episodes = _read_episodes(facts, trees["observation"])
         state = HostedState(trees["agent"], replay, trees["tally"])
-        if self.loop.continue_from(state, step, episode, trees["observation"], trees["action"]):
+        if self.loop.continue_from(state, step, episodes, trees["action"]):
             return None
-        reason = "it was too long to repeat" if episode.actions is None else "repeating it led elsewhere"
-        return f"the environment could not be brought back to step {step} of its episode {episode.number}: {reason}"
+        long = any(episode.actions is None for episode in episodes)
+        numbers = ", ".join(str(episode.number) for episode in episodes)
+        reason = "it was too long to repeat" if long else "repeating it led elsewhere"
+        return f"the environment could not be brought back to step {step} in episode {numbers}: {reason}"
 
     def save(self) -> Saved:
-        loop, episode = self.loop, self.loop.running_episode()
+        loop = self.loop
+        episodes = [seat.episode for seat in loop.seats]
         trees = {
             "agent": loop.state.agent,
             "tally": loop.state.tally,
-            "observation": loop.observation,
+            "observation": np.stack([episode.observation for episode in episodes]),
             "action": np.asarray(loop.action),
         }
-        actions = None
-        if episode.actions is not None:
-            rows = np.stack(episode.actions) if episode.actions else np.zeros((0, *trees["action"].shape), np.float32)
-            actions = array_to_json(rows.astype(trees["action"].dtype))
-        facts = {
-            "episode": episode.number,
-            "reset_seed": loop.reset_seed(episode.number),
-            "actions": actions,
-            "total": episode.total,
-        }
-        return trees, loop.state.replay, facts
+        action = trees["action"]
+        facts = [
+            {
+                "episode": episode.number,
+                "reset_seed": reset_seed(loop.seed, episode.number),
+                "actions": None if episode.actions is None else _written(episode.actions, action),
+                "total": episode.total,
+            }
+            for episode in episodes
+        ]
+        return trees, loop.state.replay, {"episodes": facts}
 
     def run(self, start: int, steps: int) -> None:
         self.loop.run(steps)
@@ -230,17 +237,31 @@ def _symmetry_of_policy(agent: Any, state: Any, key: Any, step: int) -> dict[str
     return {"policy/equivariance_error": error}
 
 
-def _read_episode(facts: Any) -> Episode:
+def _written(actions: tuple[np.ndarray, ...], like: np.ndarray) -> Any:
+    rows = np.stack(actions) if actions else np.zeros((0, *like.shape))
+    return array_to_json(rows.astype(like.dtype))
+
+
+def _read_episodes(facts: Any, observations: np.ndarray) -> list[Episode]:
+    listed = facts.get("episodes") if isinstance(facts, dict) else None
+    if not isinstance(listed, list) or len(listed) != len(observations):
+        raise Damaged("the checkpoint does not describe the running episodes")
+    return [_read_episode(*pair) for pair in zip(listed, observations, strict=True)]
+
+
+def _read_episode(facts: Any, observation: np.ndarray) -> Episode:
     if not isinstance(facts, dict) or facts.keys() != {"episode", "reset_seed", "actions", "total"}:
         raise Damaged("the checkpoint does not describe the running episode")
     if not is_count(facts["episode"]) or not isinstance(facts["total"], int | float):
         raise Damaged("the checkpoint describes an impossible episode")
     actions = facts["actions"]
     rows = None if actions is None else tuple(array_from_json(actions, "the actions of the running episode"))
-    return Episode(facts["episode"], rows, float(facts["total"]))
+    return Episode(facts["episode"], rows, float(facts["total"]), np.asarray(observation))
 
 
 def make_driver(agent: Any, task: Any, config: Any, limit: Limit) -> Driver:
     if task.jax_env is not None:
+        if config.environments != 1:
+            raise InputError(f"{task.name} runs one world in a compiled loop; leave environments at 1")
         return CompiledDriver(agent, task, config)
     return HostedDriver(agent, task, config, limit)

@@ -7,7 +7,7 @@ donated, and nothing comes back to the host but the action. Evaluation uses its 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,9 +23,8 @@ from symbreak.agents.agent import Transition
 from symbreak.nn.keys import Key, named_key
 from symbreak.training.guarded import GuardedEnvironment, Limit, no_limit
 from symbreak.training.replay import Replay
+from symbreak.training.seats import Episode, Seat
 from symbreak.training.tally import Tally, require_finite_metrics
-
-MOST_ACTIONS = 50_000  # of the running episode that are remembered; a longer one cannot be repeated
 
 
 class HostedState(eqx.Module):
@@ -91,17 +90,11 @@ class Device:
         return self.agent.exploit(agent, observation, key)
 
 
-@dataclass(frozen=True)
-class Episode:
-    """The running episode: with its reset seed and actions the environment can be brought back to where it is."""
-
-    number: int
-    actions: tuple[np.ndarray, ...] | None  # none: there were too many to remember
-    total: float  # reward so far
-
-
 class HostedLoop:
-    """An agent on a Gymnasium environment; `make` gives new environments for training and for evaluation."""
+    """An agent on a Gymnasium environment, or on several copies of it that take turns, one update per step of any.
+
+    `make` gives new environments for training and for evaluation.
+    """
 
     def __init__(
         self,
@@ -110,15 +103,15 @@ class HostedLoop:
         seed: int = 0,
         limit: Limit = no_limit,
         *,
+        copies: int = 1,
         begin: bool = True,
     ) -> None:
         self.agent, self.seed = agent, seed
         self.device = Device(agent)
         self.key = jax.random.key(seed)
         layout = agent.symmetry.observation
-        self.training = GuardedEnvironment(make(), layout, "step", limit)
+        self.seats = [Seat(GuardedEnvironment(make(), layout, "step", limit), seed) for _ in range(copies)]
         self.testing = GuardedEnvironment(make(), layout, "evaluation step", limit)
-        self.environment = self.training.environment
         self.step = 0
         self.returns: deque[float] = deque(maxlen=100)  # of the last episodes; told, not part of the run
         if begin:  # otherwise `begin` or `continue_from` comes next
@@ -126,63 +119,37 @@ class HostedLoop:
 
     def begin(self) -> None:
         self.state = self.device.init(self.key)
-        self.episode = Episode(-1, (), 0.0)
-        self.observation = self._next_episode()
-        self.action: Any = self.device.first_action(self.state, self.observation, self.key)
+        for number, seat in enumerate(self.seats):
+            seat.begin(number, 0)
+        self.action: Any = self.device.first_action(self.state, self._next.observation, self.key)
 
-    def reset_seed(self, number: int) -> int:
-        """Of the environment's `number`-th episode."""
-        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+    @property
+    def _next(self) -> Seat:
+        """Whose turn it is."""
+        return self.seats[self.step % len(self.seats)]
 
-    def _next_episode(self) -> np.ndarray:
-        self.episode = Episode(self.episode.number + 1, (), 0.0)
-        self._actions: list[np.ndarray] | None = []
-        self._total = 0.0
-        return self.training.reset(self.reset_seed(self.episode.number), self.step)
-
-    def running_episode(self) -> Episode:
-        actions = None if self._actions is None else tuple(self._actions)
-        return Episode(self.episode.number, actions, self._total)
-
-    def continue_from(
-        self, state: HostedState, step: int, episode: Episode, observation: np.ndarray, action: Any
-    ) -> bool:
-        """Go on from a saved state. False if the environment did not come back to where it was."""
-        self.state, self.step, self.episode, self.action = state, step, episode, action
-        # Without its actions the episode begins anew, which is not the same run and is said so.
-        self._actions, self._total = list(episode.actions or ()), episode.total
-        found, over = self.training.reset(self.reset_seed(episode.number), step), False
-        for played in episode.actions or ():
-            if over:
-                break
-            found, _, terminated, truncated, _ = self.training.step(played, step)
-            over = terminated or truncated
-        exact = episode.actions is not None and not over and found.tobytes() == observation.tobytes()
-        self.observation = self._next_episode() if over else found
-        return exact
+    def continue_from(self, state: HostedState, step: int, episodes: Sequence[Episode], action: Any) -> bool:
+        """Go on from a saved state. False if an environment did not come back to where it was."""
+        self.state, self.step, self.action = state, step, action
+        came_back = [seat.bring_back(episode, step) for seat, episode in zip(self.seats, episodes, strict=True)]
+        return all(came_back)
 
     def run(self, steps: int) -> None:
         """Run environment steps."""
         config = self.agent.config
         for _ in range(steps):
-            action = np.array(self.action)
-            after, reward, terminated, truncated, _ = self.training.step(action, self.step + 1)
+            seat, before, action = self._next, self._next.observation, np.array(self.action)
+            after, reward, terminated, truncated = seat.play(action, self.step + 1)
             discount = 0.0 if terminated else config.discount
-            transition = (self.observation, action, reward, after, np.float32(discount))
+            transition = (before, action, reward, after, np.float32(discount))
             self.step += 1
-            self._total += float(reward)
-            if self._actions is not None:
-                self._actions.append(action)
-                if len(self._actions) > MOST_ACTIONS:
-                    self._actions = None
             if terminated or truncated:
-                self.returns.append(self._total)
-                after = self._next_episode()
+                self.returns.append(seat.total)
+                seat.begin(1 + max(other.number for other in self.seats), self.step)
             learn = self.step >= config.learning_starts
             self.state, self.action = self.device.advance(
-                self.state, transition, after, np.int32(self.step), learn, self.key
+                self.state, transition, self._next.observation, np.int32(self.step), learn, self.key
             )
-            self.observation = after
 
     def fresh_tally(self) -> None:
         zeros = jax.tree.map(jnp.zeros_like, self.state.tally)
@@ -230,5 +197,5 @@ class HostedLoop:
         return result
 
     def close(self) -> None:
-        self.training.environment.close()
-        self.testing.environment.close()
+        for guarded in (*(seat.environment for seat in self.seats), self.testing):
+            guarded.environment.close()

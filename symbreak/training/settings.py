@@ -15,6 +15,7 @@ from symbreak.training.build import Preset
 T = TypeVar("T")
 AT_LEAST_ONE = {
     *("batch", "width", "capacity", "evaluations", "episodes", "steps", "checkpoint_every", "log_every"),
+    "environments",
     *("predictor_width", "predictor_steps", "predictor_every", "gate_every", "every", "few", "candidates"),
 }
 POSITIVE = {"rate", "predictor_rate", "environment_timeout", "first_temperature"}
@@ -35,6 +36,7 @@ class RunConfig:
     agent: dict[str, Any] = field(default_factory=dict)  # settings of the algorithm that differ from the preset
     gate: dict[str, Any] = field(default_factory=dict)  # settings of the gate that differ from the preset
     checkpoint_every: int = 10_000  # environment steps
+    environments: int = 1  # copies that take turns, one update per step of any
     log_every: int | None = None  # environment steps between rows of training metrics; none: with evaluations only
     environment_timeout: float = 60.0  # seconds for one step or reset
 
@@ -43,8 +45,11 @@ class RunConfig:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What may not change in the middle of a run."""
-        return {name: value for name, value in self.to_json().items() if name != "environment_timeout"}
+        """What may not change in the middle of a run. One environment is not said: older runs do not know the key."""
+        values = {name: value for name, value in self.to_json().items() if name != "environment_timeout"}
+        if self.environments == 1:
+            del values["environments"]
+        return values
 
 
 def parse_config(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:

@@ -203,6 +203,22 @@ def test_the_true_final_observation_is_stored_and_no_step_across_a_reset(ends):
     assert int(loop.state.agent.experts[0].moments[0].count) == 17 - 12 + 1
 
 
+def test_several_environments_take_turns_and_none_mixes_with_another():
+    loop = HostedLoop(vanilla(), lambda: Counter(limit=5), copies=3)
+    loop.advance(31)
+    data = jax.tree.map(lambda leaf: np.asarray(leaf)[:31], loop.state.replay.data)
+    turn = np.arange(31) // 3  # of each environment, which are asked one after the other
+    np.testing.assert_array_equal(data.observation[:, 0], turn % 5)
+    np.testing.assert_array_equal(data.next_observation[:, 0], turn % 5 + 1)
+    np.testing.assert_array_equal(data.observation[:, 1], 1 + turn // 5)
+    np.testing.assert_array_equal(data.next_observation[:, 1], data.observation[:, 1])
+    assert [seat.number for seat in loop.seats] == [6, 7, 8]  # every episode has a number, and a seed, of its own
+    assert int(loop.state.agent.experts[0].moments[0].count) == 31 - 12 + 1
+    played = np.concatenate([np.array(seat.environment.environment.actions) for seat in loop.seats])
+    stored = np.concatenate([data.action[n::3] for n in range(3)])
+    np.testing.assert_array_equal(played, stored)
+
+
 def test_actions_fill_the_box_of_the_environment():
     symmetry = mirror(True)
     agent = SAC(
@@ -210,7 +226,7 @@ def test_actions_fill_the_box_of_the_environment():
     )
     loop = HostedLoop(agent, lambda: Counter(continuous=True))
     loop.advance(60)
-    played = np.array(loop.environment.actions)
+    played = np.array(loop.seats[0].environment.environment.actions)
     asked = np.asarray(loop.state.replay.data.action)[:60]
     np.testing.assert_allclose(played, asked * [2, 5] + [0, 5], rtol=1e-5)
     assert np.abs(asked).max() <= 1

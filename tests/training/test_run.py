@@ -150,6 +150,26 @@ def test_pieces_and_reopening_are_one_run(config, grid_run, point_run, tmp_path)
     assert status == {"state": "finished", "step": config.steps, "exact": True}
 
 
+def test_several_environments_are_brought_back_too(point_run, tmp_path):
+    config = replace(POINT, environments=3)
+    with Run.create(config, tmp_path / "whole", task=point_task()) as run:
+        run.advance()
+    run = Run.create(config, tmp_path / "run", task=point_task())
+    for until in (1, 2, 100, 137, config.steps):
+        run.advance(until)
+        run.close()
+        run = Run.open(tmp_path / "run", task=point_task())
+    assert run.finished
+    run.close()
+    assert fingerprint(tmp_path / "run") == fingerprint(tmp_path / "whole") != fingerprint(point_run)
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["exact"]
+
+
+def test_a_grid_world_has_one_environment(tmp_path):
+    with pytest.raises(InputError, match="leave environments at 1"):
+        train(replace(GRID, environments=2), tmp_path / "run")
+
+
 def test_going_on_after_loading_compiles_nothing(point_run, tmp_path):
     run = Run.create(POINT, tmp_path / "run", task=point_task())
     run.advance(150)
