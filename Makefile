@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow slow-networks faults mutants check bench docs clean
+.PHONY: setup demo test slow slow-networks faults mutants check bench screening results docs clean
 
 setup: $(STAMP)
 
@@ -54,6 +54,12 @@ check: setup  ## style, types and import direction
 
 bench: setup $(VENV)/.baselines  ## speed ratios, on one pinned core, into results/; below 15 minutes on two idle cores
 	$(BIN)/symbreak bench all
+
+screening: setup  ## variants of the gate alone, on stored transitions; adds to results/screening.jsonl
+	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl
+
+results: setup  ## check the committed results, and draw their figures and tables anew
+	$(BIN)/symbreak report results --verify -o build/results.html --figures docs/figures/results --into README.md docs/reproduction.md
 
 docs: setup  ## the pages of docs/ as HTML in build/docs
 	$(BIN)/mkdocs build --quiet

@@ -67,6 +67,7 @@ def report(
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
     figures: Path | None = None,
     verify: bool = False,
+    into: tuple[Path, ...] = (),
 ) -> int:
     """Make one HTML page from run directories.
 
@@ -75,6 +76,7 @@ def report(
         output: The page.
         figures: Also write learning curves, one figure per metric, as PNG and PDF into this directory.
         verify: First check that studies are complete and that their summary follows from the raw logs.
+        into: Also write the tables of the summary into these Markdown pages, between their marks.
     """
     from symbreak.studies.report import make_report
     from symbreak.studies.report_figures import draw_figures
@@ -87,4 +89,12 @@ def report(
     if figures is not None:
         for path in draw_figures(runs, figures):
             print(f"figure: {path}")
+    if into:
+        from symbreak.studies.markdown import as_markdown, put_into
+        from symbreak.studies.summary import summary_of
+
+        found = {name: study for directory in runs for name, study in summary_of(directory).items()}
+        for page in into:
+            put_into(page, as_markdown(found))
+            print(f"tables: {page}")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from symbreak.errors import InputError
 from symbreak.gates.threshold import ThresholdRule
 
 Encoding = Literal["fourier", "raw"]
@@ -36,3 +37,7 @@ class GateConfig:
     candidates: int = 4
     expectile: float = 0.8
     shared_predictor_trunk: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shared_predictor_trunk and self.disagreement != "trained":
+            raise InputError("predictors can share a trunk only if there are two; set gate.disagreement to 'trained'")

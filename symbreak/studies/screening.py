@@ -2,14 +2,19 @@
 
 Nothing acts and no value is learned, so a variant costs a minute instead of a training. Transitions are revealed as a
 run would collect them; every `report` steps the gate is scored against the truth by the area under its ROC curve.
+
+    python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -85,26 +90,48 @@ CONTINUOUS_VARIANTS = (
 )
 
 
-def screen_grid(task: Task, steps: int = 15_000, warmup: int = 5_000, report: int = 2_500) -> Iterator[Result]:
-    """Every variant on a grid-world, against its minority oracle."""
+def screen_grid(
+    task: Task,
+    variants: Sequence[Variant] = GRID_VARIANTS,
+    *,
+    steps: int = 15_000,
+    warmup: int = 5_000,
+    report: int = 2_500,
+    seed: int = 0,
+) -> Iterator[Result]:
+    """Variants on a grid-world, against its minority oracle."""
     world = task.jax_env() if task.jax_env is not None else None
     if world is None:
         raise InputError(f"{task.name} is no grid-world; screen a planted patch instead")
-    data = random_transitions(world, task.discount, steps, jax.random.key(0))
-    yield from _screened(task, GRID_VARIANTS, data, grid_score(world), steps, warmup, report)
+    data = random_transitions(world, task.discount, steps, jax.random.key(seed))
+    yield from _screened(task, variants, data, grid_score(world), steps, warmup, report, seed)
 
 
-def screen_patch(steps: int = 15_000, warmup: int = 5_000, report: int = 2_500) -> Iterator[Result]:
-    """Every variant on a continuous environment whose symmetry is broken in a known place."""
+def screen_patch(
+    variants: Sequence[Variant] = CONTINUOUS_VARIANTS,
+    *,
+    steps: int = 15_000,
+    warmup: int = 5_000,
+    report: int = 2_500,
+    seed: int = 0,
+) -> Iterator[Result]:
+    """Variants on a continuous environment whose symmetry is broken in a known place."""
     task = diagnostic_task("patch", continuous=True)
-    data = random_episodes(task.make(None), task.discount, steps, 0)
+    data = random_episodes(task.make(None), task.discount, steps, seed)
     x, y = np.asarray(data.observation).T
     broken = in_patch(x, y) | in_patch(-x, y)
-    yield from _screened(task, CONTINUOUS_VARIANTS, data, pair_score(data, broken), steps, warmup, report)
+    yield from _screened(task, variants, data, pair_score(data, broken), steps, warmup, report, seed)
 
 
 def _screened(
-    task: Task, variants: Sequence[Variant], data: Transition, score: Score, steps: int, warmup: int, report: int
+    task: Task,
+    variants: Sequence[Variant],
+    data: Transition,
+    score: Score,
+    steps: int,
+    warmup: int,
+    report: int,
+    seed: int,
 ) -> Iterator[Result]:
     method = get_method("partial")
     for variant in variants:
@@ -113,7 +140,7 @@ def _screened(
         gate = make_gate(method, task, task.symmetry(None), "default", steps, changes)
         assert isinstance(gate, LearnedGate)
         started = time.process_time()
-        scores = screen(gate, data, score, report)
+        scores = screen(gate, data, score, report, seed)
         yield Result(task.name, variant.name, report, scores, time.process_time() - started)
 
 
@@ -193,3 +220,40 @@ def pair_score(data: Transition, broken: np.ndarray) -> Score:
         return auroc(np.asarray(probability, np.float64), broken)
 
     return score
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """One line per variant, on the terminal and in the file; variants that stand in the file are not screened again."""
+    from symbreak.tasks import get_task
+    from symbreak.training.cores import use_one_core
+
+    parser = argparse.ArgumentParser(description="Screen variants of the gate on stored transitions.")
+    parser.add_argument("tasks", nargs="+", metavar="TASK", help="grid-worlds, or patch")
+    parser.add_argument("--out", type=Path, required=True, help="file of results, a JSON object per line")
+    parser.add_argument("--only", nargs="+", default=[], metavar="VARIANT", help="names of variants")
+    parser.add_argument("--steps", type=int, default=15_000)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args(arguments)
+    use_one_core()
+    lines = chosen.out.read_text().splitlines() if chosen.out.exists() else []
+    known = {(found["task"], found["variant"], found["seed"]) for found in map(json.loads, lines)}
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in chosen.tasks:
+        variants = CONTINUOUS_VARIANTS if name == "patch" else GRID_VARIANTS
+        left = [
+            variant
+            for variant in variants
+            if variant.name in (chosen.only or [variant.name]) and (name, variant.name, chosen.seed) not in known
+        ]
+        sizes = {"steps": chosen.steps, "warmup": chosen.steps // 3, "report": chosen.steps // 6, "seed": chosen.seed}
+        screened = screen_patch(left, **sizes) if name == "patch" else screen_grid(get_task(name), left, **sizes)
+        for result in screened:
+            scores = [round(score, 4) for score in result.scores]
+            row = asdict(result) | {"task": name, "seed": chosen.seed, "scores": scores}
+            with chosen.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{name:10} {result.variant:34} {scores[-1]:.3f} after {chosen.steps} steps ({result.seconds:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()

@@ -35,10 +35,11 @@ def _plan_of(study: Path) -> dict[str, str]:
 
 def write_summary(results: Path) -> Path:
     """Sum up every study in the directory."""
-    return _write(results / "summary.json", _summary(results))
+    return _write(results / "summary.json", summary_of(results))
 
 
-def _summary(results: Path) -> dict[str, Any]:
+def summary_of(results: Path) -> dict[str, Any]:
+    """Study → setting → method → figures, from the raw logs."""
     studies = sorted(path.parent for path in results.glob("*/records") if path.is_dir())
     return {study.name: summarise(group_runs(find_runs([study / "records"]))) for study in studies}
 
@@ -71,7 +72,7 @@ def verify(directory: Path) -> int:
             raise InputError(f"{study} lacks {len(missing)} of {len(plan)} runs ({shown}); run the study again")
         runs += len(plan)
     results = directory.parent if one else directory
-    claimed, found = read_json(results / "summary.json"), _summary(results)
+    claimed, found = read_json(results / "summary.json"), summary_of(results)
     for study in studies:
         if claimed.get(study.name) != found[study.name]:
             raise InputError(f"{results / 'summary.json'} does not follow from the records of {study.name}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbreak.errors import InputError
+from symbreak.studies.markdown import BEGIN, END, as_markdown, put_into
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.report import make_report
 from symbreak.studies.report_figures import draw_figures
@@ -84,6 +85,21 @@ def test_runs_in_the_making_are_not_counted_twice(results):
     assert len(find_runs([running])) == 1  # asked for by itself
     (study / "plan.json").unlink()  # without a plan they are ordinary runs
     assert len(find_runs([study])) == 3
+
+
+def test_tables_stand_between_the_marks_of_a_page(results):
+    page = results / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for _ in range(2):
+        put_into(page, as_markdown(json.loads((results / "summary.json").read_text())))
+        written = page.read_text()
+        assert written.startswith("before\n")
+        assert written.endswith("after\n")
+        assert "old" not in written
+        assert "| grid-20 | 0.75 [" in written  # the mean of both seeds
+    page.write_text("no marks")
+    with pytest.raises(InputError, match="no place for tables"):
+        put_into(page, "")
 
 
 def test_equal_records_give_equal_figures_and_pages(results, tmp_path_factory):

@@ -1,0 +1,61 @@
+"""The summary of all studies as tables of a Markdown page, between two marks of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from symbreak.errors import InputError, StorageFault
+from symbreak.studies.report_runs import METHOD_ORDER, natural
+
+BEGIN, END = "<!-- results: written by `make results` -->", "<!-- /results -->"
+FIGURES = {"final": "return of the last evaluation", "auc": "mean return over the whole run (area under the curve)"}
+
+
+def as_markdown(summary: dict[str, Any]) -> str:
+    """A table per figure: settings down, methods across, each cell an IQM over seeds with its 95 % interval."""
+    settings: dict[str, dict[str, Any]] = {}
+    for study in summary.values():
+        for setting, methods in study.items():
+            settings.setdefault(setting, {}).update(methods)
+    columns = [name for name in METHOD_ORDER if any(name in methods for methods in settings.values())]
+    others = sorted({name for methods in settings.values() for name in methods} - set(columns))
+    lines = []
+    for figure, meaning in FIGURES.items():
+        lines += [f"{meaning[0].upper()}{meaning[1:]}:", "", "| | " + " | ".join(f"`{c}`" for c in columns) + " |"]
+        lines += ["|---|" + "---|" * len(columns)]
+        for setting in sorted(settings, key=natural):
+            cells = [_cell(settings[setting].get(column), figure) for column in columns]
+            lines.append(f"| {setting} | " + " | ".join(cells) + " |")
+        lines.append("")
+    if others:
+        lines += ["Other variants:", "", "| | | return at the end | area under the curve |", "|---|---|---|---|"]
+        for setting in sorted(settings, key=natural):
+            for name in others:
+                if name in settings[setting]:
+                    row = settings[setting][name]
+                    lines.append(f"| {setting} | `{name}` | {_cell(row, 'final')} | {_cell(row, 'auc')} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any] | None, figure: str) -> str:
+    if row is None or row[figure] is None:
+        return "–"
+    found, seeds = row[figure], row["seeds"]
+    interval = "" if found["low"] is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
+    failed = f", {row['failed']} failed" if row["failed"] else ""
+    return f"{found['iqm']:.2f}{interval} ({seeds}{failed})"
+
+
+def put_into(page: Path, text: str) -> None:
+    """Replace what stands between the marks."""
+    try:
+        whole = page.read_text(encoding="utf-8")
+        before, begin, rest = whole.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            raise InputError(f"{page} has no place for tables; add the lines {BEGIN!r} and {END!r} to it")
+        page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    except OSError as problem:
+        raise StorageFault(f"cannot write tables into {page}: {problem.strerror}") from problem
