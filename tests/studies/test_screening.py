@@ -10,8 +10,10 @@ import pytest
 
 from symbreak.agents.agent import Transition
 from symbreak.errors import InputError
-from symbreak.gates import GateConfig
+from symbreak.gates import GateConfig, LearnedGate
+from symbreak.models.predictor import IncrementOutcome
 from symbreak.studies.screening import main, pair_score
+from symbreak.tasks.diagnostic import mirror
 
 
 def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp_path, capsys):
@@ -29,15 +31,16 @@ def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp
 
 
 def test_a_gate_that_knows_scores_one():
-    class Knowing:
-        def of_pair(self, state, observation, action):
+    class Knowing(LearnedGate):
+        def of_pair(self, state, observation, action, *, target=False):
             return jnp.where(observation[0] > 0, 0.9, 0.2)
 
+    gate = Knowing(mirror(True), IncrementOutcome(mirror(True)), GateConfig())
     places = np.linspace(-1, 1, 50, dtype=np.float32)[:, None]
     zero = jnp.zeros(50)
     data = Transition(jnp.asarray(places), jnp.asarray(places), zero, jnp.asarray(places), zero)
-    assert pair_score(data, places[:, 0] > 0)(Knowing(), None) == 1  # pyright: ignore[reportArgumentType]
-    assert pair_score(data, places[:, 0] < 0)(Knowing(), None) == 0  # pyright: ignore[reportArgumentType]
+    assert pair_score(data, places[:, 0] > 0)(gate, None) == 1
+    assert pair_score(data, places[:, 0] < 0)(gate, None) == 0
 
 
 def test_a_shared_trunk_needs_two_predictors():
