@@ -219,6 +219,26 @@ def test_several_environments_take_turns_and_none_mixes_with_another():
     np.testing.assert_array_equal(played, stored)
 
 
+def test_several_environments_choose_from_what_they_show():
+    class Copying:  # an agent whose action tells what it was shown
+        symmetry, config = mirror(True), SACConfig(batch=8, width=8, capacity=64, learning_starts=99)
+
+        def init(self, key):
+            return jnp.zeros(())
+
+        def update(self, agent, sample, step, key):
+            return agent, {"x": jnp.zeros(())}
+
+        def explore(self, agent, observation, step, key):
+            return observation / 100
+
+    loop = HostedLoop(Copying(), lambda: Counter(continuous=True), copies=3)
+    loop.seats[1].begin(7, 0)  # another time than its neighbours', so that a mix-up shows
+    loop.run(20)
+    data = jax.tree.map(lambda leaf: np.asarray(leaf)[:20], loop.state.replay.data)
+    np.testing.assert_allclose(data.action, data.observation / 100, rtol=1e-6)
+
+
 def test_actions_fill_the_box_of_the_environment():
     symmetry = mirror(True)
     agent = SAC(
