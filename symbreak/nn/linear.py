@@ -38,7 +38,11 @@ class Linear(eqx.Module):
 
 
 class Dense(Linear):
-    """Any affine map: the symmetry is ignored."""
+    """Any affine map: the symmetry is ignored.
+
+    The bias starts at random like the weights. Without it ReLU units of a few coordinates all bend at the origin, and
+    on grid-worlds the values of one seed in three ran away (docs/reproduction.md).
+    """
 
     kernel: Float[Array, "source target"]
     bias: Float[Array, " target"]
@@ -47,8 +51,9 @@ class Dense(Linear):
 
     def __init__(self, source: Rep, target: Rep, *, key: Key, scale: float = 1.0) -> None:
         self.source, self.target = source, target
-        self.kernel = jax.random.normal(key, (source.size, target.size)) * (scale / np.sqrt(source.size))
-        self.bias = jnp.zeros(target.size)
+        spread = scale / np.sqrt(source.size)
+        self.kernel = jax.random.normal(key, (source.size, target.size)) * spread
+        self.bias = jax.random.normal(named_key(key, "bias"), (target.size,)) * spread
 
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         return x @ self.kernel + self.bias

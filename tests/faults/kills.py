@@ -25,7 +25,8 @@ KILLS = (
     *(("save", 2), ("start", 120), ("step", 249), ("step", 250), ("step", 251), ("save", 1), ("save", 3)),
     *(("save", 5), ("save", 7), ("step", 401), ("next", 3), ("save", 4), ("next", 9)),
 )
-PARTIAL = (*TINY, *GATE, "agent.route=false")  # routing has tests of its own, and compiles long
+PARTIAL = (*TINY, *GATE)
+UNROUTED = ("agent.route=false",)  # for the small tier: routing compiles long
 WIDER = ("agent.width=80", "gate.width=80", "gate.predictor_width=80")  # the least that tensors of SO(3) take
 CASES = {
     name: Case(name, (name, *EVERY), KILLS, 900, (*PARTIAL, *(WIDER if name == "fetch-reach" else ())))
@@ -105,7 +106,8 @@ def kill_again_and_again(case: Case, scratch: Path, *, commands: bool = True) ->
 def killed_and_resumed(tier: Tier, scratch: Path, name: str) -> Outcome:
     if tier == "full":
         return kill_again_and_again(CASES[name], scratch)
-    few = SMALL if name == "grid-20" else replace(CASES[name], kills=FEW)
+    case = CASES[name]
+    few = SMALL if name == "grid-20" else replace(case, kills=FEW, settings=(*case.settings, *UNROUTED))
     return kill_again_and_again(few, scratch, commands=False)
 
 
