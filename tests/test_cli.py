@@ -117,3 +117,13 @@ def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):
     assert out.splitlines()[0] == "verified: 1 runs"
     for name in ("report.html", "figures/return.png", "figures/return.pdf", "results/summary.json"):
         assert (tmp_path / name).stat().st_size > 100
+
+
+@pytest.mark.parametrize(("method", "says"), [("partial", True), ("exact", False)])
+def test_a_run_says_what_its_gate_cannot_notice(monkeypatch, capsys, tmp_path, method, says):
+    tiny = ("agent.width=8", "agent.batch=8", "agent.learning_starts=20", "agent.capacity=100", "agent.route=false")
+    gate = ("gate.width=8", "gate.predictor_width=8") if method == "partial" else ()
+    asked = ("grid-20", "--method", method, "--steps", "40", "--evaluations", "1", "--episodes", "1", "--cores", "all")
+    code, out, _ = run(monkeypatch, capsys, "train", *asked, "--out", str(tmp_path / "run"), "--set", *tiny, *gate)
+    assert code == 0
+    assert ("reward symmetry unchecked" in out) == says

@@ -97,6 +97,15 @@ function curveTraces(setting, metric, centre, single) {
   });
 }
 
+// What the seeds reached: the intervals of two or three of them may lie far outside and would flatten every curve.
+function heights(setting, metric) {
+  const values = setting.groups.flatMap((group) => (group.metrics[metric]?.runs ?? []).flat()).filter((y) => y !== null);
+  if (!values.length) return {};
+  const [low, high] = values.reduce(([a, b], y) => [Math.min(a, y), Math.max(b, y)], [Infinity, -Infinity]);
+  const room = 0.08 * (high - low) || 0.5;
+  return { range: [low - room, high + room] };
+}
+
 function addCharts(holder, metric, centre) {
   data.settings.forEach((setting) => {
     const seeds = [...new Set(setting.groups.map((group) => group.seeds.length))].sort((a, b) => a - b);
@@ -111,6 +120,7 @@ function addCharts(holder, metric, centre) {
       traces: () => curveTraces(setting, metric(), centre(), byId("single").checked),
       axes: () => ({
         x: "environment steps", y: data.titles[metric()] ?? metric(), xaxis: { tickformat: "~s", range: [0, 1.02 * last] },
+        yaxis: heights(setting, metric()),
       }),
     });
   });
@@ -129,7 +139,8 @@ function moveChart(chart, event) {
   if (!(event.key in moves)) return;
   event.preventDefault();
   const range = moves[event.key];
-  const home = { "xaxis.range": chart.axes().xaxis.range, "yaxis.autorange": true };
+  const { xaxis, yaxis } = chart.axes();
+  const home = { "xaxis.range": xaxis.range, ...(yaxis?.range ? { "yaxis.range": yaxis.range } : { "yaxis.autorange": true }) };
   Plotly.relayout(chart.plot, range ? { "xaxis.range": range } : home);
 }
 

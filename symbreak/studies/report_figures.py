@@ -147,6 +147,10 @@ def _draw_panel(
         colour, dash = styles[group.label]
         axes.fill_between(group.steps, low, high, color=colour, alpha=0.16, linewidth=0)
         axes.plot(group.steps, value, color=colour, linestyle=LINES[dash], linewidth=1.8)
+    seen = np.concatenate([group.curves(metric).ravel() for group in groups])
+    low, high = np.nanmin(seen), np.nanmax(seen)
+    room = 0.08 * (high - low) or 0.5
+    axes.set_ylim(low - room, high + room)  # intervals of two or three seeds may lie far outside
     axes.set_xlabel("environment steps", fontsize=9, color=INK)
     axes.set_ylabel(f"{title_of(metric)} ({'IQM' if statistic is iqm else 'mean'})", fontsize=9, color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short(step)))
