@@ -31,13 +31,15 @@ demo: setup  ## train on a grid with obstacles and write a report
 test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest
 
-# Tests that compile or train for minutes, or start many runs, are a target of their own.
-LONG := tests/nn tests/agents tests/training tests/test_docs_blocks.py
+# Of the rooms whose wider tiers compile or train for most of an hour only these files belong to `slow`.
+LONG := tests/nn tests/agents tests/training
+SOME := $(addprefix tests/agents/test_,trunk.py gradients.py augment.py)
 
 slow: setup $(VENV)/.ray  ## the wider tiers, below 45 minutes on two cores
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(addprefix --ignore=,$(LONG))
+	$(BIN)/python -m pytest -m slow --timeout 2400 $(SOME)
 
-slow-networks: setup  ## the wider tiers of layers, agents, runs and studies
+slow-networks: setup  ## the widest tiers of layers, agents and runs
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(LONG)
 
 faults: setup  ## every fault a run must survive or name, one line per row; FAULTS="--only damage --tier small" chooses

@@ -186,6 +186,7 @@ def test_progress_is_shown_on_request(capsys):
     assert "vanilla on Point: 25 steps" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_dqn_with_a_gate():
     agent = symbreak.DQN(lambda: Sides(), CHOSEN, seed=0, gate=GATE, **TINY).learn(60)
     action, _ = agent.predict(np.array([0.5, -0.2]))

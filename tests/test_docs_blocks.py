@@ -108,7 +108,7 @@ def run_blocks(text: str, where: str) -> int:
     return count
 
 
-TRAINS = {"README.md", "tutorial.md"}  # compile agents with a gate for a while
+TRAINS = {"README.md", "tutorial.md", "python.md", "resume-and-faults.md"}  # compile agents with a gate for a while
 SHOWN = [pytest.param(page, marks=[pytest.mark.slow] if page.name in TRAINS else []) for page in PAGES]
 
 

@@ -103,6 +103,7 @@ def grid_run(tmp_path_factory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_a_grid_world_in_numbers_and_as_films(grid_run, monkeypatch, capsys, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in grid_run.rglob("*")}
     arguments = ("evaluate", grid_run, "--episodes", 2, "--video", tmp_path / "film.gif")

@@ -94,7 +94,7 @@ def test_a_continuous_group_is_drawn_evenly():
     assert kstest(np.asarray(moved.observation[:, 3]) ** 2, "uniform").pvalue < 1e-6
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.slow)])
 def test_only_the_augmented_method_learns_from_moved_transitions(algorithm, small_agent, drawn_state, random_batch):
     plain, augmented = (small_agent(algorithm, name) for name in ("vanilla", "augmented"))
     state, batch = drawn_state(plain), random_batch(plain)

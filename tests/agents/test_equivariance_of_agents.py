@@ -116,7 +116,14 @@ def check(agent, batch, dtype, updates, directory):
         assert min(free) > 1e-2, found
 
 
-@pytest.mark.parametrize(("algorithm", "dtype"), [("dqn", "float32"), ("dqn", "float64"), ("sac", "float32")])
+@pytest.mark.parametrize(
+    ("algorithm", "dtype"),
+    [
+        ("dqn", "float32"),
+        pytest.param("dqn", "float64", marks=pytest.mark.slow),
+        pytest.param("sac", "float32", marks=pytest.mark.slow),
+    ],
+)
 def test_constrained_modules_commute_with_the_group(algorithm, dtype, small_agent, random_batch, tmp_path):
     with jax.enable_x64(True) if dtype == "float64" else nullcontext():
         agent = small_agent(algorithm, "partial", config={"rate": 1e-3})

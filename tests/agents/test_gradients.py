@@ -139,7 +139,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "sac soft" else []) for name in CASES]
+)
 def test_every_loss_reaches_its_own_parameters_and_no_others(name, small_agent, drawn_state, random_batch):
     algorithm, routing, settings = CASES[name]
     agent = small_agent(algorithm, routing=routing, **settings)
@@ -233,7 +235,7 @@ def test_an_expert_learns_only_from_the_samples_routed_to_it(algorithm, small_ag
     assert not all(jax.tree.leaves(jax.tree.map(np.array_equal, before[0], all_right[0])))
 
 
-@pytest.mark.parametrize(("probability", "selected"), [(0.0, 0), (1.0, 1)])
+@pytest.mark.parametrize(("probability", "selected"), [(0.0, 0), pytest.param(1.0, 1, marks=pytest.mark.slow)])
 def test_the_expert_that_is_never_selected_gets_no_gradient(
     probability, selected, small_agent, drawn_state, random_batch
 ):

@@ -20,6 +20,7 @@ def leaves_differ(first, second) -> bool:
     return any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [False, True])
 def test_shared_trunks_learn_and_stay_one(heads):
     method = "partial-shared-all" if heads else "partial-shared-predictors"

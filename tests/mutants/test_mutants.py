@@ -33,6 +33,7 @@ def table(tmp_path, **fields) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_quick_faults_are_noticed():
     result = run("--quick", "--jobs", 1)
     assert result.returncode == 0, result.stdout

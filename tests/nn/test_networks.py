@@ -58,7 +58,7 @@ def test_relaxed_network_starts_equivariant_and_can_break(style, measure):
     assert measure.error(bent, *ends(group)) > 0.01
 
 
-@pytest.mark.parametrize("group", ["Z4", "SO2"], indirect=True)
+@pytest.mark.parametrize("group", ["Z4", pytest.param("SO2", marks=pytest.mark.slow)], indirect=True)
 def test_residual_network_is_nearly_equivariant_at_first(group, measure):
     assert 1e-6 < measure.error(at_start(group, Residual, "emlp"), *ends(group)) < 3e-2
 

@@ -137,7 +137,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seco
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_saves_and_ends_with_75_and_the_way_to_go_on(number, tmp_path):
     directory = tmp_path / "run"
     process = start(Case("", VANILLA.arguments, (), 10_000_000, TINY).command(directory))
