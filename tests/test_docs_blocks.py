@@ -26,7 +26,7 @@ FENCE = re.compile(
 )
 
 
-TINY = ("agent.width=8", "agent.batch=8", "agent.learning_starts=20")
+TINY = ("agent.width=16", "agent.batch=8", "agent.learning_starts=20")
 TINY_GATE = ("gate.width=8", "gate.predictor_width=8")
 SHORTER = {
     "train": ("--steps", "60", "--evaluations", "1", "--episodes", "1", "--set", *TINY),
@@ -112,6 +112,7 @@ TRAINS = {"README.md", "tutorial.md", "python.md", "resume-and-faults.md"}  # co
 SHOWN = [pytest.param(page, marks=[pytest.mark.slow] if page.name in TRAINS else []) for page in PAGES]
 
 
+@pytest.mark.filterwarnings("ignore:.*Overriding environment")  # every command of a page runs in this process
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
 def test_blocks_run(page, tmp_path, monkeypatch):
     from symbreak.training.drivers import CompiledDriver

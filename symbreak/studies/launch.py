@@ -136,12 +136,7 @@ def _start(out: Path, entry: Progress, core: int) -> None:
     log = run_directory(out, entry.job).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
-        entry.process = subprocess.Popen(
-            command(out, entry.job),
-            stdout=errors,
-            stderr=errors,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )
+        entry.process = subprocess.Popen([*command(out, entry.job), str(core)], stdout=errors, stderr=errors)
 
 
 def settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:

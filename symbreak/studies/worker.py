@@ -1,4 +1,4 @@
-"""One job of a study in a process of its own: `python -m symbreak.studies.worker CONFIG.json DIRECTORY`.
+"""One job of a study in a process of its own: `python -m symbreak.studies.worker CONFIG.json DIRECTORY [CORE]`.
 
 Begins the run, or continues it where it stopped; a finished one is left alone. It exits as the command
 line does.
@@ -7,6 +7,7 @@ line does.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from symbreak.training.fast_start import prepare_process
 
 def main(arguments: list[str]) -> int:
     config_path, directory = Path(arguments[0]), Path(arguments[1])
+    if len(arguments) > 2:
+        os.sched_setaffinity(0, {int(arguments[2])})
     use_one_core()
     prepare_process()  # with the compilation cache: the runs of a study differ in little but their seeds
     from symbreak.training.record import is_finished

@@ -54,27 +54,34 @@ def test_a_killed_worker_and_a_lost_node_leave_no_trace(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1, resources={name: 1}) for name in ("first", "second")]
-    out, planned, done = tmp_path / "cluster", jobs(), {}
+    out, planned, done, ours = tmp_path / "cluster", jobs(), {}, ""
 
     def disturb(table):
-        """First the worker of one run is killed, later the node on which another one runs."""
-        entry = table[0] if "worker" not in done else table[2]
-        reached = list((run_directory(out, entry.job) / "checkpoints").glob("step-*"))
-        found = processes_of(out, entry.job)
-        if not reached or not found or entry.state != "running":
-            return
-        if "worker" not in done:
-            done["worker"] = found[0]
-            os.kill(parent_of(found[0]), signal.SIGKILL)
-        elif "node" not in done:
+        """First the worker of one run is killed, later a node on which another one runs."""
+        for entry in table:
+            reached = list((run_directory(out, entry.job) / "checkpoints").glob("step-*"))
+            found = processes_of(out, entry.job)
+            if not reached or not found or entry.state != "running":
+                continue
+            if "worker" not in done:
+                done["worker"] = found[0]
+                os.kill(parent_of(found[0]), signal.SIGKILL)
+                return
+            if "node" in done:
+                return
             raylet = parent_of(parent_of(found[0]))
-            node = next(n for n in nodes if any(p.process.pid == raylet for p in n.all_processes["raylet"]))
+            node = next((n for n in nodes if any(p.process.pid == raylet for p in n.all_processes["raylet"])), None)
+            # The node that this very process is attached to would take it along.
+            if node is None or node.unique_id == ours:
+                continue
             done["node"] = found[0]
             cluster.remove_node(node, allow_graceful=False)
             cluster.add_node(num_cpus=1)
+            return
 
     try:
         ray.init(address=cluster.address, log_to_driver=False)
+        ours = ray.get_runtime_context().get_node_id()
         table = run_on_ray(planned, out, address=cluster.address, show=disturb, poll=0.2)
     finally:
         ray.shutdown()
