@@ -74,7 +74,7 @@ def verify(directory: Path) -> int:
     results = directory.parent if one else directory
     claimed, found = read_json(results / "summary.json"), summary_of(results)
     for study in studies:
-        if claimed.get(study.name) != found[study.name]:
+        if not isinstance(claimed, dict) or claimed.get(study.name) != found[study.name]:
             raise InputError(f"{results / 'summary.json'} does not follow from the records of {study.name}")
     return runs
 

@@ -70,6 +70,12 @@ def test_what_was_changed_is_noticed(results, file, change, says):
         verify(results)
 
 
+def test_a_summary_that_is_none_is_refused(results):
+    (results / "summary.json").write_text("[]")
+    with pytest.raises(InputError, match="does not follow"):
+        verify(results)
+
+
 def test_a_directory_without_studies_is_refused(tmp_path):
     with pytest.raises(InputError, match="holds no study"):
         verify(tmp_path)
