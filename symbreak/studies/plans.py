@@ -157,6 +157,8 @@ def plan(
 
     for method in methods:
         get_method(method)  # refuses an unknown name
+    if seeds is not None and seeds < 1:
+        raise InputError(f"a study needs at least one seed, not {seeds}")
     jobs = []
     for seed in range(chosen.seeds if seeds is None else seeds):
         for setting in chosen.settings:

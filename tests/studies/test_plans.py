@@ -45,6 +45,7 @@ def test_a_plan_is_narrowed_by_methods_settings_seeds_and_steps():
         ({"study": "grid-obstacle"}, "grid-obstacles"),
         ({"study": "grid-obstacles", "methods": ["exakt"]}, "exact"),
         ({"study": "grid-obstacles", "settings": ["grid-21"]}, "grid-20"),
+        ({"study": "grid-obstacles", "seeds": 0}, "at least one seed"),
     ],
 )
 def test_a_wrong_name_is_refused_with_the_nearest(arguments, says):
