@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow slow-networks faults mutants check bench screening results docs clean
+.PHONY: setup demo test slow slow-networks faults mutants check bench learning screening results docs clean
 
 setup: $(STAMP)
 
@@ -35,9 +35,14 @@ test: setup  ## the tests, below twelve minutes on two cores
 LONG := tests/nn tests/agents tests/training
 SOME := $(addprefix tests/agents/test_,trunk.py gradients.py augment.py)
 
+# As users run it: `make test` turns the compiler's optimisation off, these do not.
+slow slow-networks: export XLA_FLAGS :=
+OPTIMISED := $(addprefix tests/,agents/test_routing.py training/test_resume.py)
+
 slow: setup $(VENV)/.ray  ## the wider tiers, below 45 minutes on two cores
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(addprefix --ignore=,$(LONG))
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(SOME)
+	$(BIN)/python -m pytest $(OPTIMISED)
 
 slow-networks: setup  ## the widest tiers of layers, agents and runs
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(LONG)
@@ -56,6 +61,9 @@ check: setup  ## style, types and import direction
 
 bench: setup $(VENV)/.baselines  ## speed ratios, on one pinned core, into results/; below 15 minutes on two idle cores
 	$(BIN)/symbreak bench all
+
+learning: setup $(VENV)/.baselines  ## our plain SAC beside SBX's on Hopper; adds to results/learning.jsonl
+	$(BIN)/python -m symbreak.bench.learning
 
 screening: setup  ## variants of the gate alone, on stored transitions; adds to results/screening.jsonl
 	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl

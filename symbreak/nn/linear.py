@@ -80,11 +80,13 @@ class Equivariant(Linear):
             shapes.append((algebra, entry.multiplicity[index], leave.multiplicity[index]))
             # Keeps the variance of a coordinate.
             spreads.append(np.full(math.prod(shapes[-1]), scale / np.sqrt(algebra * entry.multiplicity[index])))
-        spread = np.concatenate([*spreads, np.zeros(0)])
-        draws = divide(jax.random.normal(key, spread.shape) * spread, [len(part) for part in spreads])
+        flat = np.concatenate([*spreads, np.zeros(0)])
+        draws = divide(jax.random.normal(key, flat.shape) * flat, [len(part) for part in spreads])
         self.weights = tuple(draw.reshape(shape) for draw, shape in zip(draws, shapes, strict=True))
         invariants = [m for m, irrep in zip(leave.multiplicity, leave.irreps, strict=True) if irrep.is_trivial]
-        self.bias = jnp.zeros(sum(invariants))
+        # Of the same mean square over all outputs as the bias of a dense layer.
+        spread = scale * np.sqrt(target.size / (source.size * max(1, sum(invariants))))
+        self.bias = jax.random.normal(named_key(key, "bias"), (sum(invariants),)) * spread
 
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         entry, leave = isotypic(self.source, self.target)

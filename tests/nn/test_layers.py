@@ -130,6 +130,16 @@ def test_layer_spans_every_group_average(group, x64, drawn):
     assert residual(sum(m @ weight @ m for m in matrices) / len(matrices)) > 1e-2
 
 
+@pytest.mark.parametrize("group", [C(4), SO3()], ids=str)
+def test_biases_start_with_the_mean_square_of_a_dense_layer(group):
+    """Without, units of a few inputs all bend at the origin, and values ran away."""
+    source = 3 * group.vector
+    target = 60 * (group.regular if group.is_finite else group.vector + group.trivial)
+    _, bias = reference_matrix(Equivariant(source, target, key=KEY))
+    for found in (bias, np.asarray(Dense(source, target, key=KEY).bias)):
+        assert np.mean(found**2) * source.size == pytest.approx(1, rel=0.5)
+
+
 def test_bias_lies_on_invariants_only(drawn):
     group = SO3()
     assert drawn(Equivariant, 2 * group.vector, 3 * group.vector + 2 * group.trivial).bias.shape == (2,)
