@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from symbreak.errors import InputError
@@ -34,7 +34,7 @@ def _gates(rep: Rep) -> list[int]:
 def gated(rep: Rep, x: Float[Array, " with_gates"]) -> Float[Array, " size"]:
     """x·σ(x) on permutation atoms; every other copy of an atom is scaled by σ of its own gate."""
     if rep.is_permutation:
-        return jax.nn.silu(x)
+        return _silu(x)
     (side,) = isotypic(rep)
     return _gated_components(rep, x) if side.stored is None else _gated_irreducibles(rep, x)
 
@@ -46,9 +46,9 @@ def _gated_components(rep: Rep, x: Array) -> Array:
     result: Rows = []
     for (atom, count), block in zip(rep.blocks, blocks, strict=False):
         if atom.is_permutation:
-            result.append(jax.nn.silu(block))
+            result.append(_silu(block))
         else:
-            factor = jax.nn.sigmoid(next(gates))
+            factor = _sigmoid(next(gates))
             result += [factor * row for row in divide_evenly(block, count)]
     return joined(result)
 
@@ -63,10 +63,10 @@ def _gated_irreducibles(rep: Rep, x: Array) -> Array:
     factors: list[Rows] = [[] for _ in inside.irreps]  # per irrep, one for each piece of its columns
     for (atom, _), block in zip(rep.blocks, inside.blocks, strict=True):
         # Of the permutations only those that move nothing have irreducible coordinates; they gate themselves.
-        gate = [] if atom.is_permutation else [jax.nn.sigmoid(next(gates))]
+        gate = [] if atom.is_permutation else [_sigmoid(next(gates))]
         for index, _ in block.splitting.pieces:
             itself = [next(own)] if index == trivial else []
-            factors[index] += gate or [jax.nn.sigmoid(row) for row in itself]
+            factors[index] += gate or [_sigmoid(row) for row in itself]
     if inside.multiplicity[trivial]:
         parts[trivial] = divide(parts[trivial][0], [inside.multiplicity[trivial], sum(_gates(rep))])[:1]
     scaled: list[Rows] = []
@@ -74,3 +74,12 @@ def _gated_irreducibles(rep: Rep, x: Array) -> Array:
         factor = joined(columns) if columns else None
         scaled.append([] if factor is None else [row * factor for row in rows])
     return inside.join(scaled)
+
+
+def _sigmoid(x: Array) -> Array:
+    """σ through tanh, which takes half the time of an exponential and a division."""
+    return 0.5 * (1 + jnp.tanh(0.5 * x))
+
+
+def _silu(x: Array) -> Array:
+    return x * _sigmoid(x)

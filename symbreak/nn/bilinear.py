@@ -3,9 +3,8 @@
 Linear and gated layers alone are blind for groups without invariant linear functions (a map V → R under SO(3) is zero).
 Where the group permutes coordinates, copies of an atom are multiplied coordinate by coordinate. Elsewhere irreducible
 coordinates are multiplied through their coupling coefficients; an invariant is multiplied only by another, since gates
-multiply everything else by invariants. Which copies meet is a fixed rule, not chance: coordinate by coordinate those of
-the first half with those of the second, elsewhere the first with the last, the second with the last but one. A product
-is a handful of elementwise operations; no matrix is built per sample.
+multiply everything else by invariants. Which copies meet is a fixed rule, not chance: the first with the last, the
+second with the last but one. A product is a handful of elementwise operations; no matrix is built per sample.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class Bilinear(eqx.Module):
         blocks = divide(x, [atom.size * count for atom, count in self.rep.blocks])
         result: Rows = []
         for weight, block in zip(self.weights, blocks, strict=True):
-            result += [_with_halves_multiplied(weight, row) for row in divide_evenly(block, len(weight))]
+            result += [_with_ends_multiplied(weight, row) for row in divide_evenly(block, len(weight))]
         return joined(result)
 
     def _with_coupled_products(self, parts: list[Rows]) -> list[Rows]:
@@ -119,13 +118,9 @@ class Bilinear(eqx.Module):
         return result
 
 
-def _with_halves_multiplied(weight: Array, row: Array) -> Array:
-    """Each column plus its weighted product with the one half a row away; an odd last one meets itself."""
-    half, odd = divmod(len(row), 2)
-    sizes = [half, half] * bool(half) + [1] * odd
-    parts, weights = divide(row, sizes), divide(weight, sizes)
-    partners = [parts[1], parts[0], *parts[2:]] if half else parts
-    return joined([x + w * x * y for x, w, y in zip(parts, weights, partners, strict=True)])
+def _with_ends_multiplied(weight: Array, row: Array) -> Array:
+    """Each column plus its weighted product with the one as far from the other end; an odd middle one meets itself."""
+    return row + weight * row * lax.rev(row, [0])
 
 
 def _first(row: Array, columns: int) -> Array:
