@@ -27,6 +27,7 @@ class Setting:
     symmetry: str | None = None
     preset: str = "default"
     gate: dict[str, Any] = field(default_factory=dict)
+    agent: dict[str, Any] = field(default_factory=dict)
     label: str = ""  # tells settings of one task apart
 
     @property
@@ -84,6 +85,17 @@ STUDIES: dict[str, Study] = {
         seeds=8,
     ),
     "manipulation": Study("reaching arms", (Setting("fetch-reach", 30_000), Setting("ur5e-reach", 500_000))),
+    "stability": Study(
+        "does a short training stay finite, with every method and symmetry",
+        tuple(
+            Setting(task, 5_000, symmetry, agent={"learning_starts": 1_000})
+            for task, symmetry in (
+                ("ur5e-reach", None),
+                *((task, symmetry) for task in ("swimmer", "ant") for symmetry in ("paper", "exact")),
+            )
+        ),
+        seeds=1,
+    ),
     "ablation-routing": Study(
         "hard, soft and fixed routing", _ABLATION_TASKS, ("partial", "partial-soft", "partial-fixed", "rpp")
     ),
@@ -172,6 +184,7 @@ def plan(
                     setting.preset,  # pyright: ignore[reportArgumentType]
                     setting.steps if steps is None else steps,
                     seed,
+                    agent=setting.agent,
                     gate=setting.gate,
                 )
                 jobs.append(Job(setting.name, config))
