@@ -17,17 +17,15 @@ import tyro
 from symbreak.agents.sac import SACConfig
 from symbreak.errors import InputError
 from symbreak.tasks import get_task
+from symbreak.training.run import train
+from symbreak.training.settings import RunConfig
 
 EPISODES = 10
 
 
 def ours(task: str, seed: int, steps: int, evaluations: int) -> list[float]:
-    from symbreak.api import SAC
-
-    rows: list[dict[str, float]] = []
-    agent = SAC(task, method="vanilla", seed=seed, evaluations=evaluations, episodes=EPISODES)
-    agent.learn(steps, callback=rows.append)
-    return [row["eval/return"] for row in rows if "eval/return" in row]
+    config = RunConfig(task, "vanilla", steps=steps, seed=seed, evaluations=evaluations, episodes=EPISODES)
+    return [row["eval/return"] for row in train(config) if "eval/return" in row]
 
 
 def theirs(task: str, seed: int, steps: int, evaluations: int) -> list[float]:
@@ -99,11 +97,11 @@ def main(
     path.parent.mkdir(parents=True, exist_ok=True)
     asked = {"task": task, "steps": steps, "evaluations": evaluations}
     for seed in range(seeds):
-        for library, train in LIBRARIES.items():
+        for library, run_library in LIBRARIES.items():
             run = {**asked, "library": library, "seed": seed}
             if any(run.items() <= row.items() for row in _rows(path)):
                 continue
-            returns = [round(value, 2) for value in train(task, seed, steps, evaluations)]
+            returns = [round(value, 2) for value in run_library(task, seed, steps, evaluations)]
             with path.open("a") as file:
                 file.write(json.dumps({**run, "returns": returns}) + "\n")
             print(f"{library} seed {seed}: {returns[-1]:.0f}", flush=True)
