@@ -46,7 +46,7 @@ def observe(
         value = jnp.asarray(rule.absolute, disagreement.dtype)
         return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
     if rule.kind == "quantile":
-        value = jnp.quantile(disagreement, 1 - rule.level if rule.upper else rule.level)
+        value = _quantile(disagreement, 1 - rule.level if rule.upper else rule.level)
         return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
     statistics = state.statistics.merge(disagreement)
     raw = statistics.mean + rule.deviations * statistics.std
@@ -55,6 +55,14 @@ def observe(
     value = jnp.where(due, smoothed, state.value)
     known = state.known | due
     return ThresholdState(statistics, value, known), jnp.where(known, _above(disagreement, value), 0.0)
+
+
+def _quantile(values: Float[Array, " batch"], level: float) -> Float[Array, ""]:
+    """Linear between neighbours, and exactly their value where they are equal, which a weighted mean is not."""
+    ordered, position = jnp.sort(values), level * (len(values) - 1)
+    below = int(position)
+    low, high = ordered[below], ordered[min(below + 1, len(values) - 1)]
+    return low + (position - below) * (high - low)
 
 
 def _above(disagreement: Array, value: Array) -> Array:

@@ -18,7 +18,10 @@ KILLS = [name for name in ROWS if name.startswith("kill-")]
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # workers are started from this process, which has threads
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in KILLS[1:]])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "cost" else []) for name in ROWS if name not in KILLS[1:]],
+)
 def test_a_small_number_of_faults_comes_out_as_it_must(name, tmp_path):
     """Of the kills one on a grid: elsewhere they take minutes."""
     outcome = judge(name, "small", tmp_path)

@@ -274,6 +274,7 @@ def test_a_bad_number_from_the_environment_stops_before_it_is_stored():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loop.state.replay.data))
 
 
+@pytest.mark.slow
 def test_a_disagreement_that_is_no_number_stops_a_hosted_run():
     symmetry = mirror(False)
     config = GateConfig(warmup=5, width=8, predictor_width=8, threshold=ThresholdRule(every=1))
