@@ -43,7 +43,7 @@ def run_on_ray(
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, ValueError) as problem:
+        except (ConnectionError, ValueError, RuntimeError) as problem:  # none, a wrong address, one that is ending
             said = " ".join(str(problem).split())[:200]
             raise InputError(f"no Ray cluster answers at {address!r} ({said}); start one with `ray start`") from None
     out = out.resolve()

@@ -17,7 +17,7 @@ import pytest
 from symbreak.studies.launch import record_directory, run_local
 from symbreak.studies.plans import Job
 
-# One worker for all: a cluster that one test starts is found by the other's.
+# One worker for all, and first the test that wants no cluster: it would find one that another test started.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("studies"),
@@ -49,6 +49,13 @@ def prints(out: Path, jobs: list[Job]) -> list[str]:
     return [json.loads((record_directory(out, job) / "record.json").read_text())["fingerprint"] for job in jobs]
 
 
+def test_a_cluster_that_is_not_there_is_said_in_one_line(tmp_path):
+    asked = ["-m", "symbreak", "study", "grid-obstacles", "--seeds", "1", "--ray", "auto", "--out", str(tmp_path / "s")]
+    code, said = say(*asked)
+    assert code == 2, said
+    assert "no Ray cluster answers at 'auto'" in said
+
+
 def test_a_killed_worker_and_a_lost_node_leave_no_trace(tmp_path):
     code, said = say(str(DRILL), str(tmp_path / "cluster"))
     assert code == 0, said
@@ -64,10 +71,3 @@ def test_a_killed_worker_and_a_lost_node_leave_no_trace(tmp_path):
     assert len(set(prints(tmp_path / "local", planned))) == 4
     # Nothing is made again, and no cluster is asked for it.
     assert [entry.attempts for entry in run_local(planned, tmp_path / "cluster")] == [0, 0, 0, 0]
-
-
-def test_a_cluster_that_is_not_there_is_said_in_one_line(tmp_path):
-    asked = ["-m", "symbreak", "study", "grid-obstacles", "--seeds", "1", "--ray", "auto", "--out", str(tmp_path / "s")]
-    code, said = say(*asked)
-    assert code == 2
-    assert "no Ray cluster answers at 'auto'" in said
