@@ -25,7 +25,7 @@ $(VENV)/.ray: $(STAMP)
 
 demo: setup  ## train on a grid with obstacles and write a report
 	rm -rf runs/demo
-	$(BIN)/symbreak train grid-20 --method partial --steps 24000 --evaluations 6 --out runs/demo
+	$(BIN)/symbreak train grid-20 --method partial --steps 30000 --evaluations 6 --out runs/demo
 	$(BIN)/symbreak report runs/demo -o runs/demo/report.html
 
 test: setup  ## the tests, below twelve minutes on two cores
