@@ -47,7 +47,7 @@ def theirs(task: str, seed: int, steps: int, evaluations: int) -> list[float]:
         learning_rate=config.rate,
         batch_size=config.batch,
         buffer_size=steps,
-        learning_starts=config.learning_starts,
+        learning_starts=described.random_steps,
         tau=config.polyak,
         gamma=described.discount,
         ent_coef=f"auto_{config.first_temperature}",

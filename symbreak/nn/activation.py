@@ -77,7 +77,7 @@ def _gated_irreducibles(rep: Rep, x: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    """σ through tanh, which takes half the time of an exponential and a division."""
+    """σ through tanh, which takes less time than an exponential and a division."""
     return 0.5 * (1 + jnp.tanh(0.5 * x))
 
 

@@ -140,6 +140,12 @@ def test_biases_start_with_the_mean_square_of_a_dense_layer(group):
         assert np.mean(found**2) * source.size == pytest.approx(1, rel=0.5)
 
 
+def test_permuted_coordinates_gate_themselves_by_a_sigmoid():
+    x = jnp.linspace(-30, 30, 240).reshape(-1, 24)
+    for row in x:
+        np.testing.assert_allclose(gated(6 * C(4).regular, row), jax.nn.silu(row), rtol=1e-5, atol=1e-5)
+
+
 def test_bias_lies_on_invariants_only(drawn):
     group = SO3()
     assert drawn(Equivariant, 2 * group.vector, 3 * group.vector + 2 * group.trivial).bias.shape == (2,)
