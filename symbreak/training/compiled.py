@@ -53,6 +53,7 @@ class CompiledLoop:
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
         return Tally.empty(jax.eval_shape(self._learn, state.agent, state.replay, zero, key)[1])
 
+    @partial(jax.jit, static_argnums=0, inline=True)  # traced once, for its shapes and for what is run
     def _learn(self, agent: Any, replay: Replay, step: Array, key: Key) -> tuple[Any, dict[str, Array]]:
         return self.agent.update(agent, lambda k: replay.sample(k, self.agent.config.batch), step, key)
 

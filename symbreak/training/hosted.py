@@ -51,6 +51,7 @@ class Device:
         metrics = jax.eval_shape(self._learn, agent, replay, jnp.zeros((), jnp.int32), key)[1]
         return HostedState(agent, replay, Tally.empty(metrics))
 
+    @partial(jax.jit, static_argnums=0, inline=True)  # traced once, for its shapes and for what is run
     def _learn(self, agent: Any, replay: Replay, step: Array, key: Key) -> tuple[Any, dict[str, Array]]:
         batch = self.agent.config.batch
         return self.agent.update(agent, lambda k: replay.sample(k, batch), step, named_key(key, "update"))

@@ -129,3 +129,14 @@ def test_the_soft_value_of_a_one_step_bandit(small_agent, drawn_state):
     after = (np.mean(target(improved(learner).model, jax.random.key(9), batch)) - 2) / GAMMA
     assert after == pytest.approx(best, abs=0.05)
     assert after > soft
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.01])
+def test_the_temperature_is_what_keeps_the_entropy_at_its_target(small_agent, drawn_state, alpha):
+    """Its logarithm rises with the missing entropy, at every temperature at the same rate, and rests at the target."""
+    agent = small_agent("sac", "vanilla")
+    start = eqx.tree_at(lambda t: t.logarithm, drawn_state(agent).temperature.model, jnp.log(alpha))
+    wanted = -0.5 * agent.symmetry.action.size
+    for missing in (3.0, 0.0, -3.0):
+        slope = jax.grad(agent.temperature_loss)(start, jnp.asarray(missing - wanted)).logarithm
+        assert slope == pytest.approx(-missing)
