@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,7 @@ import numpy as np
 from symbreak.agents.agent import Transition
 from symbreak.bench.imposed import ImposedGate
 from symbreak.bench.products import gemm_share
-from symbreak.bench.worker import Contender
+from symbreak.bench.worker import WARM_UP, Contender
 from symbreak.gates.learned import LearnedGate
 from symbreak.tasks import get_task
 from symbreak.training.build import build_agent
@@ -51,6 +52,11 @@ def _share(agent: Any, agent_state: Any, replay: Replay) -> dict[str, float]:
     return gemm_share(update, agent_state, batch)
 
 
+@partial(jax.jit, donate_argnums=0)
+def _overwrite(data: Transition, rows: Transition, start: Any) -> Transition:
+    return jax.tree.map(lambda ring, some: jax.lax.dynamic_update_slice_in_dim(ring, some, start, 0), data, rows)
+
+
 class Hosted(Contender):
     """On a Gymnasium environment."""
 
@@ -66,13 +72,12 @@ class Hosted(Contender):
         self.loop.state = HostedState(_with_rate(state.agent, rate), state.replay, state.tally)
 
     def fill(self, stored: int) -> None:
-        """As if so many transitions had been stored."""
-        state, rng = self.loop.state, np.random.default_rng(0)
-
-        def column(leaf: jax.Array) -> jax.Array:
-            return leaf.at[:stored].set(rng.standard_normal((stored, *leaf.shape[1:]), np.float32))
-
-        data = jax.tree.map(column, state.replay.data)
+        """As if so many transitions had been stored: the first ones again and again, in pieces, in place."""
+        state, piece = self.loop.state, 10_000
+        index = np.random.default_rng(0).integers(WARM_UP, size=piece)
+        rows, data = jax.tree.map(lambda ring: ring[index], state.replay.data), state.replay.data
+        for start in range(0, stored, piece):
+            data = _overwrite(data, rows, start)
         self.loop.state = HostedState(state.agent, Replay(data, jnp.int32(stored)), state.tally)
 
     def share(self) -> dict[str, float]:

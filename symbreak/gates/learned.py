@@ -157,7 +157,9 @@ class LearnedGate(AbstractGate):
     ) -> tuple[GateState, Metrics]:
         average_key, state_key = jax.random.split(key)
         distance = self.disagreements(state, batch, average_key)
-        threshold, labels = observe(self.config.threshold, state.threshold, distance, step)
+        rule = self.config.threshold
+        error = self.predictors.error(state.predictors, batch) if rule.kind == "error" else 0.0
+        threshold, labels = observe(rule, state.threshold, distance, step, error)
         rate, classifier, target, state_gate = jnp.mean(labels), state.classifier, state.target, state.state_gate
         if classifier is not None and target is not None:
             loss = jax.grad(self.classifier_loss, has_aux=True)

@@ -144,6 +144,16 @@ class Predictors:
         free = decoded[0] if group.finite else predict(standard, vector)
         return outcome.distance(free, jnp.mean(group.returned(decoded), axis=0), self.scale(state))
 
+    def error(self, state: PredictorState, batch: Any) -> Float[Array, ""]:
+        """How far the free prediction is from what happened, in the mean over a batch."""
+        terminated, scale = (batch.discount == 0).astype(batch.reward.dtype), self.scale(state)
+        outputs = jax.vmap(lambda s, a: state.free.model(self.free_input(state, s, a)))(*self._inputs(state, batch))
+        facts = jax.vmap(self.outcome.happened, in_axes=(0, 0, 0, 0, None))(
+            batch.observation, batch.next_observation, batch.reward, terminated, scale
+        )
+        predicted = jax.vmap(self.outcome.decode)(outputs)
+        return jnp.mean(jax.vmap(self.outcome.distance, in_axes=(0, 0, None))(predicted, facts, scale))
+
     # --- learning -------------------------------------------------------------------------------------------------
 
     def observe(self, state: PredictorState, batch: Any) -> PredictorState:

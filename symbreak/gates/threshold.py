@@ -2,7 +2,8 @@
 
 `sigma` compares with a smoothed mean plus κ deviations of all disagreements since the warm-up ended, `quantile` with a
 quantile of the batch, `absolute` with a constant that follows from the size of an orbit (for categorical
-predictors: a pair in the minority of its orbit is at least one half away from the orbit's mean).
+predictors: a pair in the minority of its orbit is at least one half away from the orbit's mean), `error` with a
+multiple of the free predictor's own squared error: predictions that differ no more than they are wrong say nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from symbreak.models.statistics import Running
 
 @dataclass(frozen=True)
 class ThresholdRule:
-    kind: Literal["sigma", "quantile", "absolute"] = "sigma"
+    kind: Literal["sigma", "quantile", "absolute", "error"] = "sigma"
     deviations: float = 1.5  # κ
     smoothing: float = 0.2  # β, the weight of the old value
     every: int = 200  # environment steps between two values
     level: float = 0.6  # ordinary quantile level: 0.6 labels the top 40 %
     upper: bool = False  # read the level from above instead: 0.6 labels the top 60 %
     absolute: float = 0.45
+    multiple: float = 4.0  # of the predictor's error; where nothing is broken the disagreement is at most about one
 
 
 class ThresholdState(eqx.Module):
@@ -39,9 +41,16 @@ class ThresholdState(eqx.Module):
 
 
 def observe(
-    rule: ThresholdRule, state: ThresholdState, disagreement: Float[Array, " batch"], step: Array
+    rule: ThresholdRule,
+    state: ThresholdState,
+    disagreement: Float[Array, " batch"],
+    step: Array,
+    error: Float[Array, ""] | float = 0.0,
 ) -> tuple[ThresholdState, Float[Array, " batch"]]:
-    """Take a batch into account and label it; before the first threshold nothing is labelled broken."""
+    """Take a batch into account and label it; before the first threshold nothing is labelled broken.
+
+    `error` is the free predictor's mean error on the batch, in the units of the disagreement.
+    """
     if rule.kind == "absolute":
         value = jnp.asarray(rule.absolute, disagreement.dtype)
         return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
@@ -49,7 +58,7 @@ def observe(
         value = _quantile(disagreement, 1 - rule.level if rule.upper else rule.level)
         return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
     statistics = state.statistics.merge(disagreement)
-    raw = statistics.mean + rule.deviations * statistics.std
+    raw = rule.multiple * error if rule.kind == "error" else statistics.mean + rule.deviations * statistics.std
     smoothed = jnp.where(state.known, rule.smoothing * state.value + (1 - rule.smoothing) * raw, raw)
     due = step % rule.every == 0
     value = jnp.where(due, smoothed, state.value)

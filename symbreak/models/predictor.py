@@ -52,6 +52,12 @@ class AbstractOutcome(abc.ABC):
     def distance(self, first: Float[Array, " size"], second: Float[Array, " size"], scale: Array) -> Float[Array, ""]:
         """How far apart two decoded predictions are."""
 
+    def happened(
+        self, observation: Array, next_observation: Array, reward: Array, terminated: Array, scale: Array
+    ) -> Float[Array, " size"]:
+        """What did follow, as a decoded prediction: its distance from one is that prediction's error."""
+        raise InputError("threshold.kind 'error' needs predictors of increments; use 'absolute' on a grid-world")
+
 
 @dataclass(frozen=True)
 class CellOutcome(AbstractOutcome):
@@ -203,6 +209,12 @@ class IncrementOutcome(AbstractOutcome):
             logit = output[-1]
             total = total + jax.nn.softplus(jnp.where(terminated > 0.5, -logit, logit))
         return total
+
+    def happened(
+        self, observation: Array, next_observation: Array, reward: Array, terminated: Array, scale: Array
+    ) -> Float[Array, " size"]:
+        target = self.target(observation, next_observation, reward) / scale
+        return jnp.append(target, terminated) if self.termination_head else target
 
     def decode(self, output: Float[Array, " size"]) -> Float[Array, " size"]:
         return output.at[-1].set(jax.nn.sigmoid(output[-1])) if self.termination_head else output

@@ -50,6 +50,7 @@ def _grids(obstacles: Sequence[int], suffix: str = "") -> tuple[Setting, ...]:
 
 _ABLATION_TASKS = (Setting("fetch-reach", 30_000), Setting("ant", 1_000_000, "paper"))
 _DEVIATIONS = (-0.5, 0.5, 1.5)
+_SIGMA = {"kind": "sigma", "smoothing": 0.1}
 _PREDICTOR_STEPS = {
     "20 steps": {"predictor_steps": 20, "predictor_every": 1, "gate_every": 1},
     "5 steps": {"predictor_steps": 5, "predictor_every": 1, "gate_every": 1},
@@ -110,7 +111,7 @@ STUDIES: dict[str, Study] = {
     "ablation-threshold": Study(
         "how many deviations above the mean count as broken",
         tuple(
-            Setting(s.task, s.steps, s.symmetry, gate={"threshold": {"deviations": k}}, label=f"kappa {k}")
+            Setting(s.task, s.steps, s.symmetry, gate={"threshold": {**_SIGMA, "deviations": k}}, label=f"kappa {k}")
             for s in _ABLATION_TASKS
             for k in _DEVIATIONS
         ),

@@ -84,9 +84,15 @@ CONTINUOUS_VARIANTS = (
     Variant("rate 2e-3", {"rate": 2e-3}),
     Variant("head", {"classifier": "head"}),
     Variant("direct", {"classifier": "direct"}),
-    Variant("κ = 0.5", {"threshold": ThresholdRule(deviations=0.5, smoothing=0.1, every=100)}),
-    Variant("κ = 1", {"threshold": ThresholdRule(deviations=1.0, smoothing=0.1, every=100)}),
+    *(
+        Variant(f"κ = {count}", {"threshold": ThresholdRule(deviations=count, smoothing=0.1, every=100)})
+        for count in (0.5, 1.0, 1.5)
+    ),
     Variant("quantile 0.8", {"threshold": ThresholdRule("quantile", level=0.8)}),
+    *(
+        Variant(f"{count} errors", {"threshold": ThresholdRule("error", multiple=count, smoothing=0.9, every=100)})
+        for count in (2, 8)
+    ),
 )
 
 

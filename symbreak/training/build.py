@@ -53,12 +53,10 @@ def gate_config(task: Task, preset: Preset, steps: int) -> GateConfig:
             width=256 if discrete else 128,
             state_gate="none" if discrete else "expectile",
         )
-    rule = ThresholdRule(
-        "absolute" if deterministic_grid else "sigma",
-        deviations=task.threshold_deviations,
-        smoothing=0.2 if discrete else 0.1,
-        every=200 if discrete else 100,
-    )
+    if discrete:
+        rule = ThresholdRule("absolute" if deterministic_grid else "sigma", deviations=task.threshold_deviations)
+    else:  # κ was chosen for another disagreement; below zero it can call everything broken (docs/reproduction.md)
+        rule = ThresholdRule("error", smoothing=0.9, every=100)
     return GateConfig(
         threshold=rule,
         encoding="fourier" if discrete else "raw",

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from symbreak.agents.agent import Transition
+from symbreak.errors import InputError
 from symbreak.gates import FixedGate, GateConfig, LearnedGate, caveats
 from symbreak.gates.predictors import Predictors
 from symbreak.gates.threshold import ThresholdRule
 from symbreak.models.learner import Learner
 from symbreak.models.predictor import CellOutcome, IncrementOutcome
-from symbreak.symmetry import SO3, Layout, Symmetry
+from symbreak.symmetry import SO3, Layout, Symmetry, Z
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.tasks.symmetries import grid
 from symbreak.theory import PermutationAction, TabularMDP, discrepancy, group_average
@@ -139,6 +140,33 @@ def test_a_continuous_group_is_averaged_over_drawn_elements():
     assert windy.min() > 0.1
     # E|w − mean of k turned w|² = |w|²(1 + 1/k) for uniform turns.
     assert windy.mean() == pytest.approx(4 * (1 + 1 / 4), rel=0.15)
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_the_error_is_the_mean_squared_distance_from_what_happened(heads):
+    """In the units of the disagreement; the end of an episode is 0 or 1, its prediction a probability."""
+    mirror = Z(2)
+    symmetry = Symmetry(Layout({"x": mirror.sign, "y": mirror.trivial}), Layout({"push": mirror.sign}))
+    outcome = IncrementOutcome(symmetry, reward_head=heads, termination_head=heads)
+    predictors = Predictors(symmetry, outcome, CONFIG)
+    rng = np.random.default_rng(3)
+    before, action, change = (rng.normal(size=(16, size)).astype(np.float32) for size in (2, 1, 2))
+    reward, discount = rng.normal(size=16).astype(np.float32), np.where(np.arange(16) < 5, 0.0, 0.9)
+    batch = Transition(*map(jnp.asarray, (before, action, reward, before + 3 * change, discount.astype(np.float32))))
+    state = predictors.observe(predictors.init(jax.random.key(0)), batch)
+    said = np.asarray(jax.vmap(state.free.model)(jnp.concatenate([batch.observation, batch.action], 1)), np.float64)
+    unit = np.asarray(predictors.scale(state), np.float64)
+    facts = np.concatenate([3 * change, reward[:, None]], 1) if heads else 3 * change
+    wanted = np.sum((said[:, : facts.shape[1]] - facts / unit) ** 2, axis=1)
+    if heads:
+        wanted += (1 / (1 + np.exp(-said[:, -1])) - (discount == 0)) ** 2
+    assert float(predictors.error(state, batch)) == pytest.approx(wanted.mean(), rel=1e-4)
+
+
+def test_a_grid_world_has_no_error_in_units_of_its_disagreement(blank, transitions):
+    world = GridWorld(size=3)
+    with pytest.raises(InputError, match="absolute"):
+        gate_on(world).predictors.error(blank.predictors, transitions(world))
 
 
 ORBIT_GOAL = 0  # the goal turns with the agent

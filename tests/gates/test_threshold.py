@@ -110,3 +110,14 @@ def test_not_a_number_is_never_above_a_threshold():
     for kind in ("sigma", "quantile", "absolute"):
         _, _, labels = sequence(ThresholdRule(kind, every=1), [[np.nan] * 4], [1])
         assert labels == [0]
+
+
+def test_the_error_rule_follows_the_predictor_by_hand():
+    rule = ThresholdRule("error", multiple=4.0, smoothing=0.9, every=100)
+    state, values, labels = ThresholdState.empty(), [], []
+    for step, error in zip(range(50, 300, 50), [9.0, 1.0, 7.0, 2.0, 7.0], strict=True):
+        state, marked = label(rule, state, jnp.asarray([3.0, 4.0, 5.0]), jnp.int32(step), jnp.float32(error))
+        values.append(float(state.value))
+        labels.append(int(marked.sum()))
+    assert values == pytest.approx([0, 4, 4, 0.9 * 4 + 0.1 * 8, 0.9 * 4 + 0.1 * 8])
+    assert labels == [0, 1, 1, 1, 1]  # nothing before the first threshold, and at the threshold is not above it
