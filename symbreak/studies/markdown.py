@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, StorageFault
+from symbreak.studies.plans import STUDIES
 from symbreak.studies.report_runs import METHOD_ORDER, natural
 
 BEGIN, END = "<!-- results: written by `make results` -->", "<!-- /results -->"
@@ -15,9 +16,12 @@ FIGURES = {"final": "return of the last evaluation", "auc": "mean return over th
 def as_markdown(summary: dict[str, Any]) -> str:
     """A table per figure: settings down, methods across, each cell an IQM over seeds with its 95 % interval."""
     settings: dict[str, dict[str, Any]] = {}
-    for study in summary.values():
-        for setting, methods in study.items():
-            settings.setdefault(setting, {}).update(methods)
+    for study in sorted(summary, key=_place):
+        if study in STUDIES and not STUDIES[study].scored:
+            continue
+        for setting, methods in summary[study].items():
+            taken = settings.get(setting, {}).keys() & methods.keys()
+            settings.setdefault(f"{setting} ({study})" if taken else setting, {}).update(methods)
     columns = [name for name in METHOD_ORDER if any(name in methods for methods in settings.values())]
     others = sorted({name for methods in settings.values() for name in methods} - set(columns))
     lines = []
@@ -37,6 +41,10 @@ def as_markdown(summary: dict[str, Any]) -> str:
                     lines.append(f"| {setting} | `{name}` | {_cell(row, 'final')} | {_cell(row, 'auc')} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _place(study: str) -> tuple[int, str]:
+    return list(STUDIES).index(study) if study in STUDIES else len(STUDIES), study
 
 
 def _cell(row: dict[str, Any] | None, figure: str) -> str:

@@ -42,6 +42,7 @@ class Study:
     settings: tuple[Setting, ...]
     methods: tuple[str, ...] = PAPER_METHODS
     seeds: int = 5
+    scored: bool = True  # are its returns results?
 
 
 def _grids(obstacles: Sequence[int], suffix: str = "") -> tuple[Setting, ...]:
@@ -96,6 +97,7 @@ STUDIES: dict[str, Study] = {
             )
         ),
         seeds=1,
+        scored=False,
     ),
     "ablation-routing": Study(
         "hard, soft and fixed routing", _ABLATION_TASKS, ("partial", "partial-soft", "partial-fixed", "rpp")

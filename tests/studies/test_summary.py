@@ -117,3 +117,25 @@ def test_equal_records_give_equal_figures_and_pages(results, tmp_path_factory):
         page = make_report([results], target / "report.html")
         written.append([path.read_bytes() for path in (*figures, page)])
     assert written[0] == written[1]
+
+
+def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
+    figures = {"final": {"iqm": 0.25, "low": None, "high": None}, "seeds": 1, "failed": 0}
+    figures["auc"] = figures["final"]
+
+    def worth(value):
+        return {**figures, "final": {**figures["final"], "iqm": value}}
+
+    summary = {
+        "ablation-actor": {"fetch-reach": {"partial": worth(0.5)}},
+        "manipulation": {"fetch-reach": {"partial": worth(0.75)}},
+        "grid-oracles": {"grid-20": {"oracle-minority": worth(0.125)}},
+        "grid-obstacles": {"grid-20": {"partial": worth(0.625)}},
+        "stability": {"ant": {"partial": worth(0.99)}},
+    }
+    lines = as_markdown(summary).splitlines()
+    assert "| | `partial` | `oracle-minority` |" in lines
+    assert "| grid-20 | 0.62 (1) | 0.12 (1) |" in lines  # two studies, one row
+    assert "| fetch-reach | 0.75 (1) | – |" in lines
+    assert "| fetch-reach (ablation-actor) | 0.50 (1) | – |" in lines
+    assert not any("0.99" in line for line in lines)  # five thousand steps show that nothing diverges, no more
