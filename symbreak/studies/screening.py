@@ -1,7 +1,8 @@
 """Which gate finds what is broken soonest? Gates alone, on stored transitions of a random policy.
 
 Nothing acts and no value is learned, so a variant costs a minute instead of a training. Transitions are revealed as a
-run would collect them; every `report` steps the gate is scored against the truth by the area under its ROC curve.
+run would collect them; every `report` steps the gate is scored against the truth: the area under its ROC curve, and
+its mean where it should be 1 and where it should be 0, which the choice of a threshold decides.
 
     python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl
 """
@@ -50,11 +51,13 @@ class Result:
     task: str
     variant: str
     report: int  # steps between two scores
-    scores: list[float]
+    scores: list[float]  # AUROC
+    on_broken: float  # mean gate at the end
+    on_symmetric: float
     seconds: float  # of computing
 
 
-Score = Callable[[LearnedGate, Any], float]
+Score = Callable[[LearnedGate, Any], tuple[float, float, float]]  # AUROC, mean gate on broken and on symmetric pairs
 
 GRID_VARIANTS = (
     Variant("default", {}),
@@ -147,7 +150,9 @@ def _screened(
         assert isinstance(gate, LearnedGate)
         started = time.process_time()
         scores = screen(gate, data, score, report, seed)
-        yield Result(task.name, variant.name, report, scores, time.process_time() - started)
+        rows, broken, symmetric = zip(*scores, strict=True)
+        seconds = time.process_time() - started
+        yield Result(task.name, variant.name, report, list(rows), broken[-1], symmetric[-1], seconds)
 
 
 def random_transitions(world: Any, discount: float, steps: int, key: Key) -> Transition:
@@ -180,7 +185,7 @@ def random_episodes(environment: Any, discount: float, steps: int, seed: int) ->
     return Transition(*(jnp.asarray(np.stack(column), jnp.float32) for column in zip(*rows, strict=True)))
 
 
-def screen(gate: LearnedGate, data: Transition, score: Score, report: int, seed: int = 0) -> list[float]:
+def screen(gate: LearnedGate, data: Transition, score: Score, report: int, seed: int = 0) -> list[tuple[float, ...]]:
     """The gate's score after every `report` steps of seeing `data` arrive."""
     key = jax.random.key(seed)
     state = gate.init(named_key(key, "gate"))
@@ -213,17 +218,25 @@ def _advance(gate: LearnedGate, state: Any, data: Transition, steps: Array, key:
 
 
 def grid_score(world: Any) -> Score:
-    """AUROC against the minority oracle."""
+    """Against the minority oracle; symmetric are pairs whose whole orbit behaves alike."""
     judge = GateJudge(world)
-    return lambda gate, state: judge.judge(gate, state)["gate/auroc_minority"]
+    names = ("gate/auroc_minority", "gate/mean_minority", "gate/mean_symmetric")
+
+    def score(gate: LearnedGate, state: Any) -> tuple[float, float, float]:
+        found = judge.judge(gate, state)
+        auroc, broken, symmetric = (found[name] for name in names)
+        return auroc, broken, symmetric
+
+    return score
 
 
 def pair_score(data: Transition, broken: np.ndarray) -> Score:
-    """AUROC over the stored pairs themselves."""
+    """Over the stored pairs themselves."""
 
-    def score(gate: LearnedGate, state: Any) -> float:
-        probability = jax.vmap(lambda s, a: gate.of_pair(state, s, a))(data.observation, data.action)
-        return auroc(np.asarray(probability, np.float64), broken)
+    def score(gate: LearnedGate, state: Any) -> tuple[float, float, float]:
+        asked = jax.vmap(lambda s, a: gate.of_pair(state, s, a))(data.observation, data.action)
+        probability = np.asarray(asked, np.float64)
+        return auroc(probability, broken), float(probability[broken].mean()), float(probability[~broken].mean())
 
     return score
 
@@ -254,11 +267,12 @@ def main(arguments: list[str] | None = None) -> None:
         sizes = {"steps": chosen.steps, "warmup": chosen.steps // 3, "report": chosen.steps // 6, "seed": chosen.seed}
         screened = screen_patch(left, **sizes) if name == "patch" else screen_grid(get_task(name), left, **sizes)
         for result in screened:
-            scores = [round(score, 4) for score in result.scores]
-            row = asdict(result) | {"task": name, "seed": chosen.seed, "scores": scores}
+            row = asdict(result) | {"task": name, "seed": chosen.seed}
+            row = json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4))
             with chosen.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-            print(f"{name:10} {result.variant:34} {scores[-1]:.3f} after {chosen.steps} steps ({result.seconds:.0f} s)")
+            gates = f"gate {result.on_broken:.2f} where broken, {result.on_symmetric:.3f} elsewhere"
+            print(f"{name:10} {result.variant:30} AUROC {result.scores[-1]:.3f}, {gates} ({result.seconds:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp
     (row,) = map(json.loads, out.read_text().splitlines())
     assert (row["task"], row["variant"], row["seed"]) == ("patch", "direct", 0)
     assert row["scores"] == [0.5] * 6
+    assert row["on_broken"] == row["on_symmetric"] > 0  # what it starts with
     assert "direct" in capsys.readouterr().out
     main(asked)
     assert len(out.read_text().splitlines()) == 1
@@ -39,8 +40,8 @@ def test_a_gate_that_knows_scores_one():
     places = np.linspace(-1, 1, 50, dtype=np.float32)[:, None]
     zero = jnp.zeros(50)
     data = Transition(jnp.asarray(places), jnp.asarray(places), zero, jnp.asarray(places), zero)
-    assert pair_score(data, places[:, 0] > 0)(gate, None) == 1
-    assert pair_score(data, places[:, 0] < 0)(gate, None) == 0
+    assert pair_score(data, places[:, 0] > 0)(gate, None) == pytest.approx((1, 0.9, 0.2))
+    assert pair_score(data, places[:, 0] < 0)(gate, None) == pytest.approx((0, 0.2, 0.9))
 
 
 def test_a_shared_trunk_needs_two_predictors():
