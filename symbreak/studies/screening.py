@@ -84,7 +84,7 @@ CONTINUOUS_VARIANTS = (
     Variant("Fourier gate", {"encoding": "fourier", "standardise": False}),
     Variant("not standardised", {"standardise": False}),
     Variant("rate 1e-4", {"rate": 1e-4}),
-    Variant("rate 2e-3", {"rate": 2e-3}),
+    Variant("rate 5e-4", {"rate": 5e-4}),
     Variant("head", {"classifier": "head"}),
     Variant("direct", {"classifier": "direct"}),
     *(

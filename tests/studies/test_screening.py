@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from symbreak.agents.agent import Transition
+from symbreak.agents.methods import get_method
 from symbreak.errors import InputError
 from symbreak.gates import GateConfig, LearnedGate
 from symbreak.models.predictor import IncrementOutcome
-from symbreak.studies.screening import main, pair_score
+from symbreak.studies.screening import main, pair_score, random_episodes, screen
+from symbreak.tasks import get_task
 from symbreak.tasks.diagnostic import mirror
+from symbreak.training.build import make_gate
 
 
 def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp_path, capsys):
@@ -48,3 +51,17 @@ def test_a_shared_trunk_needs_two_predictors():
     with pytest.raises(InputError, match="only if there are two"):
         GateConfig(shared_predictor_trunk=True)
     assert GateConfig(shared_predictor_trunk=True, disagreement="trained").shared_predictor_trunk
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("symmetry", "least", "most"), [("exact", 0.0, 0.02), ("paper", 0.2, 0.8)])
+def test_the_default_gate_opens_under_a_wrong_symmetry_of_a_robot_and_stays_shut_under_the_right_one(
+    symmetry, least, most
+):
+    task = get_task("swimmer")
+    data = random_episodes(task.make(symmetry), task.discount, 10_000, 0)
+    changes = {"warmup": 3_000, "state_gate": "none"}
+    gate = make_gate(get_method("partial"), task, task.symmetry(symmetry), "default", 10_000, changes)
+    opened = pair_score(data, np.arange(10_000) < 5_000)  # of these halves only the means count
+    _, *halves = screen(gate, data, opened, 10_000)[0]
+    assert least <= np.mean(halves) <= most
