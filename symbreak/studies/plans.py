@@ -51,7 +51,7 @@ def _grids(obstacles: Sequence[int], suffix: str = "") -> tuple[Setting, ...]:
 
 _ABLATION_TASKS = (Setting("fetch-reach", 30_000), Setting("ant", 1_000_000, "paper"))
 _DEVIATIONS = (-0.5, 0.5, 1.5)
-_SIGMA = {"kind": "sigma", "smoothing": 0.1}
+_SIGMA = {"kind": "sigma", "smoothing": 0.1, "every": 100}  # as published
 _PREDICTOR_STEPS = {
     "20 steps": {"predictor_steps": 20, "predictor_every": 1, "gate_every": 1},
     "5 steps": {"predictor_steps": 5, "predictor_every": 1, "gate_every": 1},
