@@ -69,7 +69,8 @@ screening: setup  ## variants of the gate alone, on stored transitions; adds to 
 	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl
 
 results: setup  ## check the committed results, and draw their figures and tables anew
-	$(BIN)/symbreak report results --verify -o build/results.html --figures docs/figures/results --into README.md docs/reproduction.md
+	$(BIN)/symbreak report results --verify -o build/results.html --into README.md docs/reproduction.md
+	$(BIN)/symbreak report results/grid-obstacles -o build/grid-obstacles.html --figures docs/figures/results
 
 docs: setup  ## the pages of docs/ as HTML in build/docs
 	$(BIN)/mkdocs build --quiet
