@@ -279,10 +279,7 @@ class SAC:
         return loss, (jnp.mean(log_prob), jnp.mean(actor_gate))
 
     def temperature_loss(self, temperature: Temperature, log_prob: Float[Array, ""]) -> Float[Array, ""]:
-        """−log α·(log π + target entropy): the temperature rises while the policy is too narrow.
-
-        With α in place of log α the gradient would fall with α, and Adam, which remembers larger ones, lag behind.
-        """
+        """−log α·(log π + target entropy): the temperature rises while the policy is too narrow."""
         entropy_target = self.config.entropy_per_action * self.symmetry.action.size
         return -temperature.logarithm * jax.lax.stop_gradient(log_prob + entropy_target)
 

@@ -158,7 +158,7 @@ class LearnedGate(AbstractGate):
         average_key, state_key = jax.random.split(key)
         distance = self.disagreements(state, batch, average_key)
         rule = self.config.threshold
-        error = self.predictors.error(state.predictors, batch) if rule.kind == "error" else 0.0
+        error = self.predictors.error(state.predictors, batch) if rule.kind == "error" else None
         threshold, labels = observe(rule, state.threshold, distance, step, error)
         rate, classifier, target, state_gate = jnp.mean(labels), state.classifier, state.target, state.state_gate
         if classifier is not None and target is not None:

@@ -147,7 +147,7 @@ class Predictors:
     def error(self, state: PredictorState, batch: Any) -> Float[Array, ""]:
         """How far the free prediction is from what happened, in the mean over a batch."""
         terminated, scale = (batch.discount == 0).astype(batch.reward.dtype), self.scale(state)
-        outputs = jax.vmap(lambda s, a: state.free.model(self.free_input(state, s, a)))(*self._inputs(state, batch))
+        outputs = self._free_outputs(state.free.model, state, batch)
         facts = jax.vmap(self.outcome.happened, in_axes=(0, 0, 0, 0, None))(
             batch.observation, batch.next_observation, batch.reward, terminated, scale
         )
@@ -178,8 +178,10 @@ class Predictors:
         return PredictorState(free, equivariant, state.inputs, state.outcomes), value
 
     def free_loss(self, model: Model, state: PredictorState, batch: Any) -> Float[Array, ""]:
-        standard, vector = self._inputs(state, batch)
-        return self._loss(jax.vmap(lambda s, a: model(self.free_input(state, s, a)))(standard, vector), state, batch)
+        return self._loss(self._free_outputs(model, state, batch), state, batch)
+
+    def _free_outputs(self, model: Model, state: PredictorState, batch: Any) -> Array:
+        return jax.vmap(lambda s, a: model(self.free_input(state, s, a)))(*self._inputs(state, batch))
 
     def equivariant_loss(self, model: Model, state: PredictorState, batch: Any) -> Float[Array, ""]:
         standard, vector = self._inputs(state, batch)

@@ -45,11 +45,12 @@ def observe(
     state: ThresholdState,
     disagreement: Float[Array, " batch"],
     step: Array,
-    error: Float[Array, ""] | float = 0.0,
+    error: Float[Array, ""] | None = None,
 ) -> tuple[ThresholdState, Float[Array, " batch"]]:
     """Take a batch into account and label it; before the first threshold nothing is labelled broken.
 
-    `error` is the free predictor's mean error on the batch, in the units of the disagreement.
+    `error` is the free predictor's mean error on the batch, in the units of the disagreement; the rule of that name
+    needs it.
     """
     if rule.kind == "absolute":
         value = jnp.asarray(rule.absolute, disagreement.dtype)
@@ -58,7 +59,11 @@ def observe(
         value = _quantile(disagreement, 1 - rule.level if rule.upper else rule.level)
         return ThresholdState(state.statistics, value, jnp.ones((), bool)), _above(disagreement, value)
     statistics = state.statistics.merge(disagreement)
-    raw = rule.multiple * error if rule.kind == "error" else statistics.mean + rule.deviations * statistics.std
+    raw = statistics.mean + rule.deviations * statistics.std
+    if rule.kind == "error":
+        if error is None:
+            raise ValueError("the threshold rule 'error' was given no error")
+        raw = rule.multiple * error
     smoothed = jnp.where(state.known, rule.smoothing * state.value + (1 - rule.smoothing) * raw, raw)
     due = step % rule.every == 0
     value = jnp.where(due, smoothed, state.value)

@@ -121,3 +121,5 @@ def test_the_error_rule_follows_the_predictor_by_hand():
         labels.append(int(marked.sum()))
     assert values == pytest.approx([0, 4, 4, 0.9 * 4 + 0.1 * 8, 0.9 * 4 + 0.1 * 8])
     assert labels == [0, 1, 1, 1, 1]  # nothing before the first threshold, and at the threshold is not above it
+    with pytest.raises(ValueError, match="no error"):  # not zero, above which everything would be broken
+        observe(rule, state, jnp.asarray([3.0]), jnp.int32(300))
