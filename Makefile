@@ -32,8 +32,8 @@ test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest
 
 # Of the rooms whose wider tiers compile or train for most of an hour only these files belong to `slow`.
-LONG := tests/nn tests/agents tests/training
-SOME := $(addprefix tests/agents/test_,trunk.py gradients.py augment.py) tests/training/test_loops.py
+LONG := tests/nn tests/training
+SOME := $(addprefix tests/training/test_,build.py loops.py)
 
 # As users run it: `make test` turns the compiler's optimisation off, these do not.
 slow slow-networks: export XLA_FLAGS :=

@@ -39,5 +39,7 @@ class GateConfig:
     shared_predictor_trunk: bool = False
 
     def __post_init__(self) -> None:
+        if not 0 < self.prior < 1:
+            raise InputError(f"gate.prior={self.prior} is no probability between 0 and 1")
         if self.shared_predictor_trunk and self.disagreement != "trained":
             raise InputError("predictors can share a trunk only if there are two; set gate.disagreement to 'trained'")

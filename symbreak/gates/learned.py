@@ -159,7 +159,7 @@ class LearnedGate(AbstractGate):
         distance = self.disagreements(state, batch, average_key)
         rule = self.config.threshold
         error = self.predictors.error(state.predictors, batch) if rule.kind == "error" else None
-        threshold, labels = observe(rule, state.threshold, distance, step, error)
+        threshold, labels = observe(rule, state.threshold, distance, step, error, self.config.gate_every)
         rate, classifier, target, state_gate = jnp.mean(labels), state.classifier, state.target, state.state_gate
         if classifier is not None and target is not None:
             loss = jax.grad(self.classifier_loss, has_aux=True)

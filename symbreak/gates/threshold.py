@@ -46,11 +46,12 @@ def observe(
     disagreement: Float[Array, " batch"],
     step: Array,
     error: Float[Array, ""] | None = None,
+    stride: int = 1,
 ) -> tuple[ThresholdState, Float[Array, " batch"]]:
     """Take a batch into account and label it; before the first threshold nothing is labelled broken.
 
     `error` is the free predictor's mean error on the batch, in the units of the disagreement; the rule of that name
-    needs it.
+    needs it. Batches come every `stride` environment steps; the first of them in `every` steps renews the threshold.
     """
     if rule.kind == "absolute":
         value = jnp.asarray(rule.absolute, disagreement.dtype)
@@ -65,7 +66,7 @@ def observe(
             raise ValueError("the threshold rule 'error' was given no error")
         raw = rule.multiple * error
     smoothed = jnp.where(state.known, rule.smoothing * state.value + (1 - rule.smoothing) * raw, raw)
-    due = step % rule.every == 0
+    due = step % rule.every < stride
     value = jnp.where(due, smoothed, state.value)
     known = state.known | due
     return ThresholdState(statistics, value, known), jnp.where(known, _above(disagreement, value), 0.0)

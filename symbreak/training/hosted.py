@@ -86,9 +86,13 @@ class Device:
     def first_action(self, state: HostedState, observation: Any, key: Key) -> Array:
         return self.agent.explore(state.agent, observation, jnp.zeros((), jnp.int32), named_key(key, "first"))
 
-    @partial(jax.jit, static_argnums=0)
-    def exploit(self, agent: Any, observation: Any, key: Key) -> tuple[Array, Array]:
-        return self.agent.exploit(agent, observation, key)
+    @partial(jax.jit, static_argnums=(0, 1))
+    def exploit(
+        self, structure: Any, leaves: list[Array], observation: Any, key: Key, episode: Any, move: Any
+    ) -> tuple[Array, Array]:
+        """The action and the gate of one move of an evaluation; the agent was taken apart once for all of them."""
+        move_key = jax.random.fold_in(jax.random.fold_in(key, episode), move)
+        return self.agent.exploit(jax.tree.unflatten(structure, leaves), observation, move_key)
 
 
 class HostedLoop:
@@ -170,6 +174,7 @@ class HostedLoop:
         `pause` is called before every move and may raise: an evaluation can be given up without a trace.
         """
         key = named_key(self.key, "evaluation", self.step)
+        leaves, structure = jax.tree.flatten(self.state.agent)
         returns, successes, gates, lengths = [], [], [], []
         for episode in range(episodes):
             seed = int(np.random.SeedSequence([self.seed, 1, self.step, episode]).generate_state(1)[0])
@@ -177,8 +182,8 @@ class HostedLoop:
             total, length, gate_sum, info, done = 0.0, 0, 0.0, {}, False
             while not done:
                 pause()
-                move_key = jax.random.fold_in(jax.random.fold_in(key, episode), length)
-                action, gate = self.device.exploit(self.state.agent, observation, move_key)
+                numbers = np.int32(episode), np.int32(length)
+                action, gate = self.device.exploit(structure, leaves, observation, key, *numbers)
                 length += 1
                 observation, reward, terminated, truncated, info = self.testing.step(np.asarray(action), length)
                 total += float(reward)

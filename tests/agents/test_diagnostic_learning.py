@@ -75,7 +75,8 @@ def value(loop: HostedLoop, x: float, y: float) -> float:
 
 def push(loop: HostedLoop, x: float, y: float) -> float:
     """The sideways push that the agent chooses."""
-    action, _ = loop.device.exploit(loop.state.agent, jnp.array([x, y], float), jax.random.key(0))
+    leaves, structure = jax.tree.flatten(loop.state.agent)
+    action, _ = loop.device.exploit(structure, leaves, jnp.array([x, y], float), jax.random.key(0), 0, 0)
     return float(action) - 1 if loop.agent.symmetry.discrete else float(action[0])
 
 
@@ -165,6 +166,13 @@ def test_the_gate_finds_the_planted_patch(kind, method):
     assert in_middle(loop) > 0.45
     # A gate that learned where there is no patch does not know where it would be.
     assert rank_chance(*gates(learned(kind, method, "constant"))) < 0.8
+
+
+@pytest.mark.parametrize(("kind", "method"), agents(["vanilla"]))
+def test_a_free_agent_learns_the_patch(kind, method):
+    loop = learned(kind, method, "patch", steps=900)
+    assert loop.evaluate(30)["eval/return"] > 3
+    assert in_middle(loop) > 0.45
 
 
 @pytest.mark.parametrize(("kind", "method"), agents(["exact"])[:1])

@@ -39,7 +39,8 @@ def gate_losses(agent, batch):
         predictors = state.gate.predictors
         return gate.predictors.equivariant_loss(predictors.equivariant.model, predictors, batch)
 
-    return {"free predictor": free, "equivariant predictor": equivariant, "classifier": classifier}
+    own = {"free predictor": free, "classifier": classifier}
+    return own | ({"equivariant predictor": equivariant} if gate.config.disagreement == "trained" else {})
 
 
 def dqn_losses(agent: DQN, batch):
@@ -68,13 +69,15 @@ def sac_losses(agent: SAC, batch):
         candidates = jax.vmap(propose)(jax.random.split(KEY, len(batch.reward)), batch.observation)
         return agent.gate.state_gate_loss(state.gate.state_gate.model, state.gate, batch, candidates)
 
-    own = {"critic": critic, "actor": actor, "temperature": temperature, "state gate": state_gate}
+    own = {"critic": critic, "actor": actor, "temperature": temperature}
+    if agent.gate.config.state_gate == "expectile":
+        own["state gate"] = state_gate
     return own | gate_losses(agent, batch)
 
 
 GATE_GROUPS = {
     "free predictor": lambda s: s.gate.predictors.free.model,
-    "equivariant predictor": lambda s: s.gate.predictors.equivariant.model,
+    "equivariant predictor": lambda s: s.gate.predictors.equivariant and s.gate.predictors.equivariant.model,
     "classifier": lambda s: s.gate.classifier.model,
     "target gate": lambda s: s.gate.target,
     "statistics": lambda s: (s.gate.predictors.inputs, s.gate.predictors.outcomes, s.gate.threshold),
@@ -93,7 +96,7 @@ GROUPS = {
         "equivariant policy": lambda s: s.policies[0].model,
         "free policy": lambda s: s.policies[1].model,
         "temperature": lambda s: s.temperature.model,
-        "state gate": lambda s: s.gate.state_gate.model,
+        "state gate": lambda s: s.gate.state_gate and s.gate.state_gate.model,
         **GATE_GROUPS,
     },
 }
@@ -136,11 +139,13 @@ CASES = {
     "dqn soft, head on the predictor": ("dqn", "soft", {"classifier": "head"}),
     "sac hard": ("sac", "hard", {}),
     "sac soft": ("sac", "soft", {}),
+    "dqn soft, averaged": ("dqn", "soft", {"disagreement": "averaged"}),
+    "sac soft, averaged, sampled maximum": ("sac", "soft", {"disagreement": "averaged", "state_gate": "sampled_max"}),
 }
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "sac soft" else []) for name in CASES]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.startswith("sac soft") else []) for name in CASES]
 )
 def test_every_loss_reaches_its_own_parameters_and_no_others(name, small_agent, drawn_state, random_batch):
     algorithm, routing, settings = CASES[name]

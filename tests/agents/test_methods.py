@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -49,6 +51,17 @@ def test_an_unknown_method_is_refused_with_the_nearest_names():
 def test_the_published_inference_samples_the_gate():
     assert as_published(METHODS["partial"]).sample_when_evaluating
     assert not METHODS["partial"].sample_when_evaluating
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_what_an_update_reports_is_documented(algorithm, small_agent, random_batch):
+    agent = small_agent(algorithm)
+    state, batch, key = jax.eval_shape(agent.init, jax.random.key(0)), random_batch(agent), jax.random.key(0)
+    names = jax.eval_shape(lambda s: agent.update(s, lambda _: batch, jnp.int32(1), key), state)[1].keys()
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
+    documented = set(re.findall(r"`(\w+/\w+)`", page))
+    assert {"critic/loss", "gate/rate"} <= names <= documented
+    assert "critic/lost" not in documented
 
 
 class Halved(Linear):

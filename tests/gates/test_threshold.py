@@ -53,6 +53,18 @@ def test_a_threshold_is_recomputed_every_so_many_environment_steps():
     assert every_hundred == pytest.approx([1, 2, 2, 4, 4])
 
 
+def test_a_period_that_is_no_multiple_of_the_stride_is_kept():
+    """Batches every 4 steps, thresholds every 50: due at the first batch of each 50, not only at common multiples."""
+    rule = ThresholdRule("sigma", deviations=0.0, smoothing=0.0, every=50)
+    state, changes = ThresholdState.empty(), []
+    for step in range(52, 252, 4):
+        before = float(state.value)
+        state, _ = observe(rule, state, jnp.array([float(step)]), jnp.int32(step), stride=4)
+        if float(state.value) != before:
+            changes.append(step)
+    assert changes == [52, 100, 152, 200]
+
+
 def test_before_the_first_threshold_nothing_is_labelled():
     rule = ThresholdRule("sigma", deviations=-10.0, every=200)  # far below every value: everything would be labelled
     batch = np.arange(1.0, 9.0)

@@ -1,4 +1,6 @@
-"""How far a policy is from symmetric, from its definition; TensorBoard files hold what metrics.jsonl does."""
+"""How well a gate finds what is broken, and how far a policy is from symmetric, from their definitions; TensorBoard
+files hold what metrics.jsonl does.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,80 @@ import numpy as np
 import pytest
 
 from symbreak.agents.agent import Transition
+from symbreak.gates import FixedGate
+from symbreak.gates.gate import OracleGate
 from symbreak.tasks.diagnostic import mirror
+from symbreak.tasks.gridworld import GridWorld
 from symbreak.tasks.symmetries import grid
 from symbreak.training.board import Board
-from symbreak.training.quality import equivariance_error
+from symbreak.training.build import StateIndex, oracle_table
+from symbreak.training.quality import (
+    GateJudge,
+    auroc,
+    calibration_error,
+    equivariance_error,
+    precision_recall,
+    rank_correlation,
+)
 from symbreak.training.replay import Replay
 from symbreak.training.run import train
 from symbreak.training.settings import RunConfig
+
+
+def test_auroc_is_the_chance_of_ranking_a_broken_pair_higher():
+    rng = np.random.default_rng(0)
+    score, truth = rng.integers(5, size=60) / 4, rng.random(60) < 0.3
+    wins = [(a > b) + 0.5 * (a == b) for a in score[truth] for b in score[~truth]]
+    assert auroc(score, truth) == pytest.approx(np.mean(wins))
+    assert auroc(-score, truth) == pytest.approx(1 - np.mean(wins))
+    assert np.isnan(auroc(score, np.zeros(60, bool)))
+
+
+def test_precision_and_recall_by_hand():
+    score, truth = np.array([0.9, 0.6, 0.5, 0.2, 0.7]), np.array([1, 0, 1, 1, 1], bool)
+    assert precision_recall(score, truth) == (2 / 3, 2 / 4)  # one half is not above one half
+    assert precision_recall(score, truth, level=0.1) == (4 / 5, 1)
+    assert np.isnan(precision_recall(score, truth, level=1.0)[0])
+
+
+def test_calibration_by_hand():
+    """Two bins: 0.2 where a half is broken, 0.9 where all is."""
+    score, truth = np.array([0.2, 0.2, 0.9, 0.9, 0.9, 0.9]), np.array([0, 1, 1, 1, 1, 1])
+    assert calibration_error(score, truth) == pytest.approx(0.3 * 2 / 6 + 0.1 * 4 / 6)
+    assert calibration_error(np.array([0.0, 1.0]), np.array([0, 1])) == 0
+    assert calibration_error(np.array([1.0, 0.0]), np.array([0, 1])) == 1
+
+
+def test_rank_correlation_looks_at_the_order_alone():
+    values = np.array([0.1, 0.5, 0.2, 0.9])
+    assert rank_correlation(values, np.exp(9 * values)) == pytest.approx(1)
+    assert rank_correlation(values, -values) == pytest.approx(-1)
+    assert rank_correlation(np.array([1, 2, 3, 4]), np.array([2, 1, 4, 3])) == pytest.approx(1 - 6 * 4 / (4 * 15))
+
+
+def test_a_gate_is_judged_by_the_truth():
+    world = GridWorld(size=5, obstacles=3, layout_seed=1)
+    judge, key = GateJudge(world), jax.random.key(0)
+    minority, strict = (
+        OracleGate(oracle_table(world, f"oracle-{kind}"), StateIndex(world)) for kind in ("minority", "strict")
+    )
+    wrong = OracleGate(1 - oracle_table(world, "oracle-minority"), StateIndex(world))
+    found = {
+        name: judge.judge(gate, gate.init(key))
+        for name, gate in {"right": minority, "strict": strict, "wrong": wrong, "half": FixedGate(0.5, 4)}.items()
+    }
+    right = found["right"]
+    assert [right[f"gate/{name}"] for name in ("auroc_minority", "precision", "recall")] == [1, 1, 1]
+    assert [right[f"gate/mean_{name}"] for name in ("minority", "images", "symmetric")] == [1, 0, 0]
+    assert right["gate/calibration_error"] == 0
+    assert right["gate/auroc_strict"] < 1  # it leaves out the images of what is broken
+    assert found["strict"]["gate/auroc_strict"] == 1
+    assert found["strict"]["gate/recall"] == 1
+    assert found["strict"]["gate/precision"] < 1
+    assert right["gate/spearman"] > 0 > found["wrong"]["gate/spearman"]
+    assert found["wrong"]["gate/auroc_minority"] == found["wrong"]["gate/recall"] == 0
+    assert found["half"]["gate/auroc_minority"] == 0.5
+    assert np.isnan(found["half"]["gate/spearman"])
 
 
 class Acting(eqx.Module):
