@@ -42,7 +42,7 @@ class Study:
     settings: tuple[Setting, ...]
     methods: tuple[str, ...] = PAPER_METHODS
     seeds: int = 5
-    scored: bool = True  # are its returns results?
+    scored: bool = True  # do its returns belong into the tables of results?
 
 
 def _grids(obstacles: Sequence[int], suffix: str = "") -> tuple[Setting, ...]:
@@ -77,6 +77,7 @@ STUDIES: dict[str, Study] = {
         tuple(Setting("grid-20", 50_000, gate=gate, label=label) for label, gate in _PREDICTOR_STEPS.items()),
         ("partial",),
         3,
+        scored=False,
     ),
     "locomotion": Study(
         "Hopper, Ant and Swimmer",
