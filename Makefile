@@ -44,7 +44,7 @@ slow: setup $(VENV)/.ray  ## the wider tiers, below 45 minutes on two cores
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(SOME)
 	$(BIN)/python -m pytest $(OPTIMISED)
 
-slow-networks: setup  ## the widest tiers of layers, agents and runs
+slow-networks: setup  ## the widest tiers of layers and runs
 	$(BIN)/python -m pytest -m slow --timeout 2400 $(LONG)
 
 faults: setup  ## every fault a run must survive or name, one line per row; FAULTS="--only damage --tier small" chooses
