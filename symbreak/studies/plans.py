@@ -102,6 +102,16 @@ STUDIES: dict[str, Study] = {
         seeds=1,
         scored=False,
     ),
+    "unrouted": Study(
+        "is learning the same when the free expert answers everywhere; grid-20 is to be read beside grid-obstacles",
+        (
+            Setting("grid-20", 100_000, agent={"route": False}, label="unrouted"),
+            Setting("hopper", 30_000, agent={"route": False}, label="unrouted"),
+            Setting("hopper", 30_000, label="routed"),
+        ),
+        ("partial",),
+        scored=False,
+    ),
     "ablation-routing": Study(
         "hard, soft and fixed routing", _ABLATION_TASKS, ("partial", "partial-soft", "partial-fixed", "rpp")
     ),

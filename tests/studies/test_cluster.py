@@ -42,6 +42,7 @@ def say(*arguments: str) -> tuple[int, str]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
     return process.returncode, said.strip().splitlines()[-1]
 
 
