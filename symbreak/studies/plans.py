@@ -106,8 +106,8 @@ STUDIES: dict[str, Study] = {
         "is learning the same when the free expert answers everywhere; grid-20 is to be read beside grid-obstacles",
         (
             Setting("grid-20", 100_000, agent={"route": False}, label="unrouted"),
-            Setting("hopper", 15_000, agent={"learning_starts": 1_000, "route": False}, label="unrouted"),
-            Setting("hopper", 15_000, agent={"learning_starts": 1_000}, label="routed"),
+            Setting("hopper", 10_000, agent={"learning_starts": 1_000, "route": False}, label="unrouted"),
+            Setting("hopper", 10_000, agent={"learning_starts": 1_000}, label="routed"),
         ),
         ("partial",),
         scored=False,
