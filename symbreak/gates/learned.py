@@ -135,26 +135,31 @@ class LearnedGate(AbstractGate):
     ) -> tuple[GateState, Metrics]:
         config = self.config
         predictor_key, gate_key = jax.random.split(key)
-        predictors = self.predictors.observe(state.predictors, batch)
 
         def predict(predictors: PredictorState) -> tuple[PredictorState, Array]:
+            def train(predictors: PredictorState, key: Key) -> tuple[PredictorState, Array]:
+                drawn = sample(key)
+                return self.predictors.train(self.predictors.observe(predictors, drawn), drawn)
+
             keys = jax.random.split(predictor_key, config.predictor_steps)
-            predictors, losses = jax.lax.scan(lambda s, k: self.predictors.train(s, sample(k)), predictors, keys)
+            predictors, losses = jax.lax.scan(train, predictors, keys)
             return predictors, jnp.mean(losses)
 
         due = step % config.predictor_every == 0
-        predictors, loss = jax.lax.cond(due, predict, lambda s: (s, jnp.full((), jnp.nan)), predictors)
-        state, metrics = jax.lax.cond(
+        predictors, loss = jax.lax.cond(due, predict, lambda s: (s, jnp.full((), jnp.nan)), state.predictors)
+        trained = (state.classifier, state.target, state.state_gate, state.threshold)
+        trained, metrics = jax.lax.cond(
             (step >= config.warmup) & (step % config.gate_every == 0),
-            lambda s: self._train_gate(s, batch, step, gate_key, propose),
+            lambda s: self._train_gate(predictors, s, batch, step, gate_key, propose),
             lambda s: (s, self._silent(batch)),
-            eqx.tree_at(lambda s: s.predictors, state, predictors),
+            trained,
         )
-        return state, {"gate/predictor_loss": loss, **metrics}
+        return GateState(predictors, *trained), {"gate/predictor_loss": loss, **metrics}
 
     def _train_gate(
-        self, state: GateState, batch: Any, step: Array, key: Key, propose: Propose | None
-    ) -> tuple[GateState, Metrics]:
+        self, predictors, trained, batch: Any, step: Array, key: Key, propose: Propose | None
+    ) -> tuple[Any, Metrics]:
+        state = GateState(predictors, *trained)
         average_key, state_key = jax.random.split(key)
         distance = self.disagreements(state, batch, average_key)
         rule = self.config.threshold
@@ -179,7 +184,7 @@ class LearnedGate(AbstractGate):
             "gate/threshold": threshold.value,
             "gate/finite": jnp.all(jnp.isfinite(distance)).astype(distance.dtype),
         }
-        return state, metrics
+        return (state.classifier, state.target, state.state_gate, state.threshold), metrics
 
     def disagreements(self, state: GateState, batch: Any, key: Key) -> Float[Array, " batch"]:
         """d(s, a) of a batch, as a constant: labels are made from it, never trained through."""

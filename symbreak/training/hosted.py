@@ -1,7 +1,7 @@
-"""Training on any Gymnasium environment: two compiled calls per environment step.
+"""Training on any Gymnasium environment: one compiled call per environment step.
 
-One stores the last transition; the other draws a batch, updates everything and chooses the next action. Buffers are
-donated, and nothing comes back to the host but the action. Evaluation uses its own environment and random stream.
+It stores the last transition, draws a batch, updates everything and chooses the next action. Buffers are donated, and
+nothing comes back to the host but the action. Evaluation uses its own environment and random stream.
 """
 
 from __future__ import annotations
@@ -56,31 +56,21 @@ class Device:
         batch = self.agent.config.batch
         return self.agent.update(agent, lambda k: replay.sample(k, batch), step, named_key(key, "update"))
 
-    def advance(
-        self, state: HostedState, transition: tuple[Any, ...], observation: Any, step: Any, learn: bool, key: Key
-    ) -> tuple[HostedState, Array]:
-        """Store a transition (the fields of `Transition`), learn, and choose the action for `observation`.
-
-        Two programs: one that both changed the replay and read it would copy the whole of it at every step.
-        """
-        replay = self.store(state.replay, transition)
-        agent, tally, action = self.think((state.agent, state.tally), replay, observation, step, learn, key)
-        return HostedState(agent, replay, tally), action
-
-    @partial(jax.jit, static_argnums=0, donate_argnums=1)
-    def store(self, replay: Replay, transition: tuple[Any, ...]) -> Replay:
-        return replay.insert(Transition(*transition))
-
     @partial(jax.jit, static_argnums=(0, 5), donate_argnums=1)
     def think(
-        self, learned: tuple[Any, Tally], replay: Replay, observation: Any, step: Any, learn: bool, key: Key
-    ) -> tuple[Any, Tally, Array]:
-        agent, tally = learned
+        self, state: HostedState, transition: tuple[Any, ...], observation: Any, step: Any, learn: bool, key: Key
+    ) -> tuple[HostedState, Array]:
+        """Store a transition (the fields of `Transition`), learn, and choose the action for `observation`."""
+        agent, tally = state.agent, state.tally
+        # A loop of one round changes the replay in place; without it draws are computed from the old one, which is copied.
+        rounds = jnp.sign(step)
+        replay = jax.lax.fori_loop(0, rounds, lambda _, ring: ring.insert(Transition(*transition)), state.replay)
         step_key = jax.random.fold_in(named_key(key, "step"), step)
         if learn:
             agent, metrics = self._learn(agent, replay, step, step_key)
             tally = tally.add(metrics)
-        return agent, tally, self.agent.explore(agent, observation, step, named_key(step_key, "explore"))
+        action = self.agent.explore(agent, observation, step, named_key(step_key, "explore"))
+        return HostedState(agent, replay, tally), action
 
     @partial(jax.jit, static_argnums=0)
     def first_action(self, state: HostedState, observation: Any, key: Key) -> Array:
@@ -152,7 +142,7 @@ class HostedLoop:
                 self.returns.append(seat.total)
                 seat.begin(1 + max(other.number for other in self.seats), self.step)
             learn = self.step >= config.learning_starts
-            self.state, self.action = self.device.advance(
+            self.state, self.action = self.device.think(
                 self.state, transition, self._next.observation, np.int32(self.step), learn, self.key
             )
 
