@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -37,6 +37,15 @@ class GateState(eqx.Module):
     predictors: PredictorState
     classifier: Learner[Model] | None
     target: Model | None  # the classifier, moving slowly
+    state_gate: Learner[Model] | None
+    threshold: ThresholdState
+
+
+class Answering(NamedTuple):
+    """A gate's state without its predictors."""
+
+    classifier: Learner[Model] | None
+    target: Model | None
     state_gate: Learner[Model] | None
     threshold: ThresholdState
 
@@ -147,19 +156,18 @@ class LearnedGate(AbstractGate):
 
         due = step % config.predictor_every == 0
         predictors, loss = jax.lax.cond(due, predict, lambda s: (s, jnp.full((), jnp.nan)), state.predictors)
-        trained = (state.classifier, state.target, state.state_gate, state.threshold)
-        trained, metrics = jax.lax.cond(
+        # What passes through a choice is copied: the predictors, which the gate only reads, go around it.
+        answering, metrics = jax.lax.cond(
             (step >= config.warmup) & (step % config.gate_every == 0),
-            lambda s: self._train_gate(predictors, s, batch, step, gate_key, propose),
-            lambda s: (s, self._silent(batch)),
-            trained,
+            lambda a: self._train_answers(GateState(predictors, *a), batch, step, gate_key, propose),
+            lambda a: (a, self._silent(batch)),
+            Answering(state.classifier, state.target, state.state_gate, state.threshold),
         )
-        return GateState(predictors, *trained), {"gate/predictor_loss": loss, **metrics}
+        return GateState(predictors, *answering), {"gate/predictor_loss": loss, **metrics}
 
-    def _train_gate(
-        self, predictors, trained, batch: Any, step: Array, key: Key, propose: Propose | None
-    ) -> tuple[Any, Metrics]:
-        state = GateState(predictors, *trained)
+    def _train_answers(
+        self, state: GateState, batch: Any, step: Array, key: Key, propose: Propose | None
+    ) -> tuple[Answering, Metrics]:
         average_key, state_key = jax.random.split(key)
         distance = self.disagreements(state, batch, average_key)
         rule = self.config.threshold
@@ -171,12 +179,12 @@ class LearnedGate(AbstractGate):
             gradient, rate = loss(classifier.model, state.predictors, batch, labels)
             classifier = classifier.step(gradient)
             target = polyak(target, classifier.model, self.config.polyak)
-        state = GateState(state.predictors, classifier, target, state_gate, threshold)
         if state_gate is not None and propose is not None:
             keys = jax.random.split(state_key, len(batch.observation))
             candidates = jax.vmap(propose)(keys, batch.observation)
-            gradient = jax.grad(self.state_gate_loss)(state_gate.model, state, batch, candidates)
-            state = eqx.tree_at(lambda s: s.state_gate, state, state_gate.step(gradient))
+            trained = GateState(state.predictors, classifier, target, state_gate, threshold)
+            gradient = jax.grad(self.state_gate_loss)(state_gate.model, trained, batch, candidates)
+            state_gate = state_gate.step(gradient)
         metrics = {
             "gate/rate": rate,
             "gate/labels": jnp.mean(labels),
@@ -184,7 +192,7 @@ class LearnedGate(AbstractGate):
             "gate/threshold": threshold.value,
             "gate/finite": jnp.all(jnp.isfinite(distance)).astype(distance.dtype),
         }
-        return (state.classifier, state.target, state.state_gate, state.threshold), metrics
+        return Answering(classifier, target, state_gate, threshold), metrics
 
     def disagreements(self, state: GateState, batch: Any, key: Key) -> Float[Array, " batch"]:
         """d(s, a) of a batch, as a constant: labels are made from it, never trained through."""

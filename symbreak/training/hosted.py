@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -74,7 +74,8 @@ class Device:
         """
         state: HostedState = jax.tree.unflatten(structure, leaves)
         agent, tally = state.agent, state.tally
-        # A loop of one round changes the replay in place; without it draws are computed from the old one, which is copied.
+        # A loop of one round changes the replay in place. Outside of one, draws would be made from the old replay and
+        # the whole of it copied.
         rounds = jnp.sign(step)
         replay = jax.lax.fori_loop(0, rounds, lambda _, ring: ring.insert(Transition(*transition)), state.replay)
         step_key = jax.random.fold_in(named_key(key, "step"), step)
@@ -95,6 +96,13 @@ class Device:
         """The action and the gate of one move of an evaluation; the agent was taken apart once for all of them."""
         move_key = jax.random.fold_in(jax.random.fold_in(key, episode), move)
         return self.agent.exploit(jax.tree.unflatten(structure, leaves), observation, move_key)
+
+
+@lru_cache(maxsize=32)
+def _beginning(device: Device) -> Callable[[Key], HostedState]:
+    """`device.init` without the compiler's optimisation, which takes longer than the one run it could speed up."""
+    program = Device.init.lower(device, jax.random.key(0))  # pyright: ignore[reportFunctionMemberAccess]
+    return program.compile(compiler_options={"xla_backend_optimization_level": "0"})
 
 
 class HostedLoop:
@@ -125,7 +133,7 @@ class HostedLoop:
             self.begin()
 
     def begin(self) -> None:
-        self.state = self.device.init(self.key)
+        self.state = _beginning(self.device)(self.key)
         for number, seat in enumerate(self.seats):
             seat.begin(number, 0)
         self.action: Any = self.device.first_action(self.state, self._next.observation, self.key)
@@ -162,14 +170,9 @@ class HostedLoop:
                 self.returns.append(seat.total)
                 seat.begin(1 + max(other.number for other in self.seats), self.step)
             learn = self.step >= config.learning_starts
+            state, now = (self._structure, self._leaves), np.int32(self.step)
             self._leaves, self.action = self.device.think(
-                self._structure,
-                self._leaves,
-                transition,
-                self._next.observation,
-                np.int32(self.step),
-                learn,
-                self.key,
+                *state, transition, self._next.observation, now, learn, self.key
             )
 
     def fresh_tally(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from symbreak.models.learner import Learner, Optimiser, polyak
@@ -21,8 +22,7 @@ def pair(first, second) -> Pair:
 
 def first_moments(learner):
     """What Adam has taken in after one step: (1 − b1) times the gradient it saw."""
-    adam = learner.moments if learner.optimiser.largest_norm is None else learner.moments[1]
-    return adam[0].mu
+    return learner.moments.first
 
 
 def test_a_gradient_is_clipped_by_its_global_norm():
@@ -43,6 +43,24 @@ def test_the_first_decay_is_adams_memory_of_the_mean():
         np.testing.assert_allclose(first_moments(learner).second, [2 * (1 - decay)], rtol=1e-6)
         # Adam's first step has the size of the rate, whatever the gradient.
         np.testing.assert_allclose(learner.model.first, [-0.1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_many_steps_are_those_of_a_library(limit):
+    rng = np.random.default_rng(0)
+    start = pair(rng.normal(size=5), rng.normal(size=3))
+    adam = optax.adam(0.1, b1=0.7)
+    adam = adam if limit is None else optax.chain(optax.clip_by_global_norm(limit), adam)
+    learner, model = Learner.create(start, Optimiser(0.1, limit, 0.7)), start
+    state = adam.init(model)
+    for scale in (1.0, 30.0, 1e-3, 0.0, 2.0):  # beyond the limit, far below it, none at all
+        gradient = pair(scale * rng.normal(size=5), scale * rng.normal(size=3))
+        learner = learner.step(gradient)
+        updates, state = adam.update(gradient, state, model)
+        model = optax.apply_updates(model, updates)
+        np.testing.assert_allclose(learner.model.first, model.first, rtol=1e-5)
+        np.testing.assert_allclose(learner.model.second, model.second, rtol=1e-5)
+    assert int(learner.moments.count) == 5
 
 
 def test_a_model_without_gradient_does_not_move_by_a_bit():

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from symbreak.agents.agent import Transition
 from symbreak.agents.dqn import DQN, DQNConfig
 from symbreak.agents.methods import METHODS
 from symbreak.agents.sac import SAC, SACConfig
@@ -95,7 +96,7 @@ def test_only_termination_ends_the_bootstrapping(played):
 
 
 def updates(state) -> int:
-    return int(state.agent.experts[0].moments[0].count)
+    return int(state.agent.experts[0].moments.count)
 
 
 def test_learning_and_the_warm_up_are_counted_in_environment_steps(played):
@@ -106,7 +107,7 @@ def test_learning_and_the_warm_up_are_counted_in_environment_steps(played):
     assert same(gates[0], gates[1])
     assert same(gates[0], gates[2])
     assert not same(gates[0], gates[3])
-    assert int(gates[3].moments[1][0].count) == 30 - WARMUP + 1
+    assert int(gates[3].moments.count) == 30 - WARMUP + 1
     assert updates(states[3]) < WARMUP  # counted in updates it would not have begun
     assert np.isnan(metrics[2]["gate/rate"])
     assert np.isfinite(metrics[3]["gate/rate"])
@@ -200,7 +201,26 @@ def test_the_true_final_observation_is_stored_and_no_step_across_a_reset(ends):
     last = np.arange(17) % 5 == 4
     np.testing.assert_allclose(data.discount, np.where(last & ends, 0, GAMMA), rtol=1e-6)
     assert list(loop.returns) == [5, 5, 5]
-    assert int(loop.state.agent.experts[0].moments[0].count) == 17 - 12 + 1
+    assert int(loop.state.agent.experts[0].moments.count) == 17 - 12 + 1
+
+
+def copies(program, rows: int) -> list[str]:
+    """Copies of arrays with so many rows in a compiled program."""
+    lines = program.compile().as_text().splitlines()
+    return [line for line in lines if " copy(" in line and f"[{rows}" in line.split(" copy(")[0]]
+
+
+def test_a_step_never_copies_the_replay():
+    rows = 4099  # of nothing else in the program
+    loop = HostedLoop(vanilla(capacity=rows), lambda: Counter(limit=5))
+    seen = loop.seats[0].observation
+    move = (seen, np.array(loop.action), np.float32(0), seen, np.float32(0))
+    program = type(loop.device).think.lower(
+        loop.device, loop._structure, loop._leaves, move, seen, np.int32(20), True, loop.key
+    )
+    assert not copies(program, rows)
+    kept = jax.jit(lambda replay: replay.insert(Transition(*move)))  # its argument is not given away
+    assert copies(kept.lower(loop.state.replay), rows)
 
 
 def test_several_environments_take_turns_and_none_mixes_with_another():
@@ -213,7 +233,7 @@ def test_several_environments_take_turns_and_none_mixes_with_another():
     np.testing.assert_array_equal(data.observation[:, 1], 1 + turn // 5)
     np.testing.assert_array_equal(data.next_observation[:, 1], data.observation[:, 1])
     assert [seat.number for seat in loop.seats] == [6, 7, 8]  # every episode has a number, and a seed, of its own
-    assert int(loop.state.agent.experts[0].moments[0].count) == 31 - 12 + 1
+    assert int(loop.state.agent.experts[0].moments.count) == 31 - 12 + 1
     played = np.concatenate([np.array(seat.environment.environment.actions) for seat in loop.seats])
     stored = np.concatenate([data.action[n::3] for n in range(3)])
     np.testing.assert_array_equal(played, stored)
