@@ -75,7 +75,13 @@ STUDIES: dict[str, Study] = {
     ),
     "predictor-steps": Study(
         "gate quality and return against predictor steps per environment step",
-        tuple(Setting("grid-20", 50_000, gate=gate, label=label) for label, gate in _PREDICTOR_STEPS.items()),
+        (
+            *(Setting("grid-20", 50_000, gate=gate, label=label) for label, gate in _PREDICTOR_STEPS.items()),
+            *(
+                Setting("grid-40", 50_000, gate=_PREDICTOR_STEPS[label], label=label)
+                for label in ("1 step", "every 4th")
+            ),
+        ),
         ("partial",),
         3,
         scored=False,
