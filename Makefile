@@ -59,7 +59,7 @@ check: setup  ## style, types and import direction
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q -n 0 tests/test_imports.py
 
-bench: setup $(VENV)/.baselines  ## speed ratios, on one pinned core, into results/; about 25 minutes
+bench: setup $(VENV)/.baselines  ## speed ratios, on one pinned core, into results/; 15 to 25 minutes
 	$(BIN)/symbreak bench all
 
 learning: setup $(VENV)/.baselines  ## our plain SAC beside SBX's on Hopper; adds to results/learning.jsonl
