@@ -25,7 +25,7 @@ def study(
 
     Args:
         name: grid-obstacles, grid-oracles, grid-reward, grid-slip, grid-paper, predictor-steps, locomotion,
-            manipulation, stability, ablation-routing, ablation-actor, ablation-trunks or ablation-threshold.
+            manipulation, stability, unrouted, ablation-routing, ablation-actor, ablation-trunks or ablation-threshold.
         out: Directory for records and runs; by default results/STUDY. The summary is written beside it.
         seeds: How many; by default the study's own number.
         steps: Environment steps per run; by default the study's own.
