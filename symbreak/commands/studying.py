@@ -36,7 +36,7 @@ def study(
         dry_run: Only print what would be run, with an estimate of core-hours.
         keep_runs: Keep checkpoints and replay of finished runs.
     """
-    from symbreak.studies.launch import run_local
+    from symbreak.studies.launch import run_local, take_over
     from symbreak.studies.plans import plan
     from symbreak.studies.progress import LiveTable, print_plan
     from symbreak.studies.summary import add_to_plan, write_summary
@@ -47,6 +47,8 @@ def study(
         print_plan(name, jobs, out)
         return 0
     add_to_plan(out, jobs)
+    if taken := take_over(out, jobs):
+        print(f"{taken} runs were made by other studies; their records are taken over")
     with LiveTable(name) as show:
         if ray is not None:
             from symbreak.studies.cluster import run_on_ray

@@ -4,7 +4,9 @@
     DIR/runs/SETTING/METHOD/seed-N/      the run itself with checkpoints and replay, to be thrown away
 
 A finished run is known by its record, whose digest of the configuration must be the job's; it is never made again, on
-whatever machine. A run that fails is continued from its checkpoint twice and then recorded as failed.
+whatever machine. Where a study beside this one has made the very same run, its record is taken over: ablations share
+their usual setting with the main studies. A run that fails is continued from its checkpoint twice and then recorded as
+failed.
 """
 
 from __future__ import annotations
@@ -56,6 +58,33 @@ def recorded(out: Path, job: Job) -> str | None:
     except (OSError, ValueError):
         return None
     return record.get("state") if record.get("digest") == job.digest else None
+
+
+def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
+    """Records of finished runs in the studies beside this one, by the name of the job here that needs no run."""
+    records: dict[str, Path] = {}  # by digest
+    for path in sorted(out.parent.glob("*/records/*/*/*/record.json")):
+        try:
+            facts = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if facts.get("state") == "finished" and path.parents[4] != out:
+            records.setdefault(facts.get("digest"), path.parent)
+    return {job.name: records[job.digest] for job in jobs if not recorded(out, job) and job.digest in records}
+
+
+def take_over(out: Path, jobs: Sequence[Job]) -> int:
+    """Copy the records of runs that studies beside this one have made; returns how many."""
+    found = made_elsewhere(out, jobs)
+    for name, source in found.items():
+        target = out / "records" / name
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for kept in (*KEPT, "record.json"):  # with the last one the record counts
+                shutil.copyfile(source / kept, target / kept)
+        except OSError as problem:
+            raise StorageFault(f"cannot copy {source} to {target}: {problem.strerror}") from problem
+    return len(found)
 
 
 def write_record(out: Path, job: Job, state: str, attempts: int) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from symbreak.studies.launch import Progress, recorded
+from symbreak.studies.launch import Progress, made_elsewhere, recorded
 from symbreak.studies.plans import STUDIES, Job
 
 ROWS = 20  # of the live table
@@ -21,7 +21,7 @@ ROWS = 20  # of the live table
 def print_plan(name: str, jobs: list[Job], out: Path) -> None:
     """What would be run, and a rough number of hours."""
     counts = Counter((job.setting, job.config.method) for job in jobs)
-    done = {job.name for job in jobs if recorded(out, job) == "finished"}
+    done = {job.name for job in jobs if recorded(out, job) == "finished"} | set(made_elsewhere(out, jobs))
     table = Table(title=f"{name}: {STUDIES[name].description}")
     for column in ("setting", "method", "steps", "seeds", "done", "core-hours"):
         table.add_column(column, justify="left" if column in ("setting", "method") else "right")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from symbreak.studies.launch import record_directory, recorded, run_directory, run_local
+from symbreak.studies.launch import record_directory, recorded, run_directory, run_local, take_over, write_record
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.progress import print_plan
 from symbreak.studies.summary import add_to_plan, verify, write_summary
@@ -34,6 +34,27 @@ def facts(out, job):
 def test_tests_of_one_group_share_a_worker(request):
     """Some releases of pytest with some of pytest-xdist ignore the mark; tests of Ray then meet a strange cluster."""
     assert request.node.nodeid.endswith("@studies")
+
+
+def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys, monkeypatch):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    monkeypatch.setattr("symbreak.studies.launch.fingerprint", lambda directory: "0123")
+    for job, state in zip(jobs, ("finished", "failed"), strict=True):
+        run_directory(other, job).mkdir(parents=True)
+        for name in ("config.json", "metrics.jsonl", "status.json"):
+            (run_directory(other, job) / name).write_text(f"{name} of {job.name}")
+        write_record(other, job, state, 1)
+    elsewhere = Job("grid-20_again", jobs[0].config)  # the same run under the name of another setting
+    changed = Job("grid-20", replace(jobs[0].config, seed=7))
+    print_plan("grid-obstacles", [elsewhere, changed, jobs[1]], mine)
+    assert "3 runs, 1 of them finished" in capsys.readouterr().out
+    assert take_over(mine, [elsewhere, changed, jobs[1]]) == 1
+    assert facts(mine, elsewhere) == facts(other, jobs[0])
+    assert (record_directory(mine, elsewhere) / "metrics.jsonl").read_text() == f"metrics.jsonl of {jobs[0].name}"
+    assert recorded(mine, changed) is None
+    assert recorded(mine, jobs[1]) is None  # a failed run is another study's misfortune
+    assert take_over(mine, [elsewhere]) == 0
+    assert take_over(other, jobs) == 0  # nothing is taken from itself
 
 
 @pytest.mark.slow
