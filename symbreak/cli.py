@@ -87,7 +87,7 @@ def _in_words(value: object) -> str:
 
 
 def bench(
-    what: tyro.conf.Positional[Literal["layers", "agents", "scaling", "all"]] = "all",
+    what: tyro.conf.Positional[Literal["layers", "agents", "parts", "scaling", "all"]] = "all",
     json: bool = False,
     quick: bool = False,
     out: Path = Path("results"),
@@ -108,6 +108,10 @@ def bench(
         from symbreak.bench.agents import bench_agents
 
         bench_agents(json=json, quick=quick)
+    elif what == "parts":
+        from symbreak.bench.parts import bench_parts
+
+        bench_parts(json=json, quick=quick)
     elif what == "scaling":
         from symbreak.bench.scaling import bench_scaling
 

@@ -11,7 +11,7 @@ from typing import Any
 from symbreak.bench.figure import draw
 from symbreak.errors import SymbreakError
 
-PARTS = ("layers", "agents", "scaling")
+PARTS = ("layers", "agents", "parts", "scaling")
 
 
 def bench_all(directory: Path, quick: bool = False) -> dict[str, Any]:

@@ -27,6 +27,8 @@ class ImposedGate(AbstractGate):
     """Every pair, and every state, is broken with the probability `rate` of the state."""
 
     learned: AbstractGate
+    asks: bool = True  # False: its networks are not even asked
+    trains: bool = True  # False: they stay as they are
 
     @property
     def unchecked(self) -> tuple[str, ...]:
@@ -36,17 +38,23 @@ class ImposedGate(AbstractGate):
         return ImposedState(self.learned.init(key), jnp.zeros(()))
 
     def of_pair(self, state: ImposedState, observation: Array, action: Array, *, target: bool = False) -> Array:
+        if not self.asks:
+            return state.rate
         return _instead(self.learned.of_pair(state.learned, observation, action, target=target), state.rate)
 
     def of_actions(self, state: ImposedState, observation: Array, *, target: bool = False) -> Array:
         return _instead(self.learned.of_actions(state.learned, observation, target=target), state.rate)
 
     def of_state(self, state: ImposedState, observation: Array, propose: Propose, key: Key) -> Array:
+        if not self.asks:
+            return state.rate
         return _instead(self.learned.of_state(state.learned, observation, propose, key), state.rate)
 
     def update(
         self, state: ImposedState, sample: Sampler, batch: Any, step: Array, key: Key, propose: Propose | None
     ) -> tuple[ImposedState, Metrics]:
+        if not self.trains:
+            return state, {}
         learned, metrics = self.learned.update(state.learned, sample, batch, step, key, propose)
         return ImposedState(learned, state.rate), metrics
 

@@ -38,7 +38,8 @@ def make_ours(description: dict[str, Any], warm_up: int) -> Contender:
     return Compiled(agent, task.jax_env())
 
 
-def _with_rate(agent_state: Any, rate: float) -> Any:
+def with_rate(agent_state: Any, rate: float) -> Any:
+    """The state of a gated agent whose gate answers `rate` everywhere."""
     return eqx.tree_at(lambda s: s.gate.rate, agent_state, jnp.full((), rate, agent_state.gate.rate.dtype))
 
 
@@ -69,7 +70,7 @@ class Hosted(Contender):
 
     def impose(self, rate: float) -> None:
         state = self.loop.state
-        self.loop.state = HostedState(_with_rate(state.agent, rate), state.replay, state.tally)
+        self.loop.state = HostedState(with_rate(state.agent, rate), state.replay, state.tally)
 
     def fill(self, stored: int) -> None:
         """As if so many transitions had been stored: the first ones again and again, in pieces, in place."""
@@ -99,7 +100,7 @@ class Compiled(Contender):
         jax.block_until_ready(self.state)
 
     def impose(self, rate: float) -> None:
-        self.state = eqx.tree_at(lambda s: s.agent, self.state, _with_rate(self.state.agent, rate))
+        self.state = eqx.tree_at(lambda s: s.agent, self.state, with_rate(self.state.agent, rate))
 
     def share(self) -> dict[str, float]:
         return _share(self.loop.agent, self.state.agent, self.state.replay)

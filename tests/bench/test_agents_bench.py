@@ -5,10 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from symbreak.bench.agents import RATES, TASKS, summary
 from symbreak.bench.figure import draw
 from symbreak.bench.imposed import ImposedGate
+from symbreak.bench.parts import PRODUCTS, STAGES, measure
 from symbreak.bench.products import products
 from symbreak.gates.gate import FixedGate
 from symbreak.nn.keys import named_key
@@ -41,6 +43,38 @@ def test_an_imposed_gate_answers_its_rate_and_still_asks_the_learned_one():
     assert Counting.asked == 1
     broken = ImposedGate(Counting(np.nan))  # negative control: the learned answer is not thrown away
     assert np.isnan(broken.of_pair(state, jnp.zeros(3), jnp.zeros(1)))
+
+
+def test_parts_of_an_imposed_gate_can_be_left_out():
+    class Busy(FixedGate):
+        """Notices when it is asked or trained."""
+
+        def of_pair(self, state, observation, action, *, target=False):
+            raise AssertionError("asked")
+
+        def update(self, state, sample, batch, step, key, propose):
+            raise AssertionError("trained")
+
+    whole = ImposedGate(Busy(0.9))
+    state = whole.init(named_key(jax.random.key(0), "gate"))
+    without = ImposedGate(Busy(0.9), asks=False, trains=False)
+    assert float(without.of_pair(state, jnp.zeros(3), jnp.zeros(1))) == 0
+    unused = lambda *_: None  # noqa: E731
+    assert float(without.of_state(state, jnp.zeros(3), unused, jax.random.key(0))) == 0
+    assert without.update(state, unused, None, jnp.int32(0), jax.random.key(0), None) == (state, {})
+    with pytest.raises(AssertionError, match="asked"):
+        whole.of_pair(state, jnp.zeros(3), jnp.zeros(1))
+    with pytest.raises(AssertionError, match="trained"):
+        whole.update(state, unused, None, jnp.int32(0), jax.random.key(0), None)
+
+
+@pytest.mark.slow
+def test_parts_of_an_update_add_up():
+    """A stage has everything the one before has; timing is too rough on a busy machine to say more."""
+    found = measure("hopper", 2)
+    assert set(found) == {*STAGES, *PRODUCTS}
+    assert found["plain"] == 1
+    assert found["trained"] > found["exact"] > found["exact_products"] > 0
 
 
 def _row(speed: float) -> dict[str, float]:
