@@ -65,8 +65,10 @@ bench: setup $(VENV)/.baselines  ## speed ratios, on one pinned core, into resul
 learning: setup $(VENV)/.baselines  ## our plain SAC beside SBX's on Hopper; adds to results/learning.jsonl
 	$(BIN)/python -m symbreak.bench.learning
 
+ROBOTS := swimmer:exact swimmer:paper ant:exact ant:paper fetch-reach:paper
+
 screening: setup  ## variants of the gate alone, and the best two with an agent; adds to results/screening.jsonl, patch.jsonl
-	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl
+	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch $(ROBOTS) --out results/screening.jsonl
 	$(BIN)/python -m symbreak.studies.patch --out results/patch.jsonl
 
 results: setup  ## check the committed results, and draw their figures and tables anew

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from symbreak.agents.methods import get_method
-from symbreak.studies.screening import CONTINUOUS_VARIANTS, pair_score, random_episodes
+from symbreak.studies.random_policy import random_episodes
+from symbreak.studies.screening import CONTINUOUS_VARIANTS, pair_score
 from symbreak.tasks.diagnostic import diagnostic_task, in_patch
 from symbreak.training.build import build_agent
 from symbreak.training.hosted import HostedLoop

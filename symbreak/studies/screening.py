@@ -4,7 +4,10 @@ Nothing acts and no value is learned, so a variant costs a minute instead of a t
 run would collect them; every `report` steps the gate is scored against the truth: the area under its ROC curve, and
 its mean where it should be 1 and where it should be 0, which the choice of a threshold decides.
 
-    python -m symbreak.studies.screening grid-20 grid-40 patch --out results/screening.jsonl
+On robots nobody knows which pairs are broken. There it is told on how many of them the gate opens: almost none under an
+exact symmetry, many under a wrong one.
+
+    python -m symbreak.studies.screening grid-20 grid-40 patch ant:paper ant:exact --out results/screening.jsonl
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from symbreak.errors import InputError
 from symbreak.gates.learned import LearnedGate
 from symbreak.gates.threshold import ThresholdRule
 from symbreak.nn.keys import Key, named_key
+from symbreak.studies.random_policy import random_episodes, random_transitions
 from symbreak.tasks.diagnostic import diagnostic_task, in_patch
 from symbreak.tasks.task import Task
 from symbreak.training.build import make_gate
@@ -55,6 +59,17 @@ class Result:
     on_broken: float  # mean gate at the end
     on_symmetric: float
     seconds: float  # of computing
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Of a gate on a robot."""
+
+    task: str  # and its symmetry
+    variant: str
+    report: int
+    opened: list[float]  # mean gate
+    seconds: float
 
 
 Score = Callable[[LearnedGate, Any], tuple[float, float, float]]  # AUROC, mean gate on broken and on symmetric pairs
@@ -98,6 +113,12 @@ CONTINUOUS_VARIANTS = (
     ),
 )
 
+ROBOT_VARIANTS = (
+    Variant("default", {}),
+    Variant("predictor width 128", {"predictor_width": 128}),
+    Variant("every eighth step", {"predictor_every": 8, "gate_every": 8}),
+)
+
 
 def screen_grid(
     task: Task,
@@ -132,6 +153,31 @@ def screen_patch(
     yield from _screened(task, variants, data, pair_score(data, broken), steps, warmup, report, seed)
 
 
+def screen_robot(
+    task: Task,
+    symmetry: str,
+    variants: Sequence[Variant] = ROBOT_VARIANTS,
+    *,
+    steps: int = 15_000,
+    warmup: int = 5_000,
+    report: int = 2_500,
+    seed: int = 0,
+) -> Iterator[Opening]:
+    """On how many of its pairs the gate opens, for each variant."""
+    data = random_episodes(task.make(symmetry), task.discount, steps, seed)
+
+    def score(gate: LearnedGate, state: Any) -> tuple[float]:
+        return (float(jnp.mean(jax.vmap(lambda s, a: gate.of_pair(state, s, a))(data.observation, data.action))),)
+
+    for variant in variants:
+        changes = {"warmup": warmup, "state_gate": "none", **variant.changes}
+        gate = make_gate(get_method("partial"), task, task.symmetry(symmetry), "default", steps, changes)
+        assert isinstance(gate, LearnedGate)
+        started = time.process_time()
+        opened = [mean for (mean,) in screen(gate, data, score, report, seed)]
+        yield Opening(f"{task.name}:{symmetry}", variant.name, report, opened, time.process_time() - started)
+
+
 def _screened(
     task: Task,
     variants: Sequence[Variant],
@@ -155,37 +201,13 @@ def _screened(
         yield Result(task.name, variant.name, report, list(rows), broken[-1], symmetric[-1], seconds)
 
 
-def random_transitions(world: Any, discount: float, steps: int, key: Key) -> Transition:
-    """What a uniformly random policy meets on a pure-JAX world, in order."""
-
-    def move(carry: tuple[Any, Array], step_key: Key) -> tuple[tuple[Any, Array], Transition]:
-        state, observation = carry
-        action_key, world_key, reset_key = jax.random.split(step_key, 3)
-        action = jax.random.randint(action_key, (), 0, 4)
-        state, after, reward, terminated, truncated, _ = world.step(world_key, state, action)
-        transition = Transition(observation, action, reward, after, jnp.where(terminated, 0.0, discount))
-        fresh = world.reset(reset_key)
-        going = jax.tree.map(lambda a, b: jnp.where(terminated | truncated, a, b), fresh, (state, after))
-        return going, transition
-
-    start_key, steps_key = jax.random.split(key)
-    return jax.lax.scan(move, world.reset(start_key), jax.random.split(steps_key, steps))[1]
-
-
-def random_episodes(environment: Any, discount: float, steps: int, seed: int) -> Transition:
-    """The same on a Gymnasium environment with continuous actions in [−1, 1]."""
-    rng = np.random.default_rng(seed)
-    rows: list[tuple[Any, ...]] = []
-    observation, _ = environment.reset(seed=seed)
-    for _ in range(steps):
-        action = rng.uniform(-1, 1, environment.action_space.shape).astype(np.float32)
-        after, reward, terminated, truncated, _ = environment.step(action)
-        rows.append((observation, action, reward, after, 0.0 if terminated else discount))
-        observation = environment.reset()[0] if terminated or truncated else after
-    return Transition(*(jnp.asarray(np.stack(column), jnp.float32) for column in zip(*rows, strict=True)))
-
-
-def screen(gate: LearnedGate, data: Transition, score: Score, report: int, seed: int = 0) -> list[tuple[float, ...]]:
+def screen(
+    gate: LearnedGate,
+    data: Transition,
+    score: Callable[[LearnedGate, Any], tuple[float, ...]],
+    report: int,
+    seed: int = 0,
+) -> list[tuple[float, ...]]:
     """The gate's score after every `report` steps of seeing `data` arrive."""
     key = jax.random.key(seed)
     state = gate.init(named_key(key, "gate"))
@@ -247,7 +269,7 @@ def main(arguments: list[str] | None = None) -> None:
     from symbreak.training.cores import use_one_core
 
     parser = argparse.ArgumentParser(description="Screen variants of the gate on stored transitions.")
-    parser.add_argument("tasks", nargs="+", metavar="TASK", help="grid-worlds, or patch")
+    parser.add_argument("tasks", nargs="+", metavar="TASK", help="grid-worlds, patch, or a robot as ant:paper")
     parser.add_argument("--out", type=Path, required=True, help="file of results, a JSON object per line")
     parser.add_argument("--only", nargs="+", default=[], metavar="VARIANT", help="names of variants")
     parser.add_argument("--steps", type=int, default=15_000)
@@ -258,21 +280,32 @@ def main(arguments: list[str] | None = None) -> None:
     known = {(found["task"], found["variant"], found["seed"]) for found in map(json.loads, lines)}
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for name in chosen.tasks:
-        variants = CONTINUOUS_VARIANTS if name == "patch" else GRID_VARIANTS
+        robot, _, symmetry = name.partition(":")
+        variants = CONTINUOUS_VARIANTS if name == "patch" else ROBOT_VARIANTS if symmetry else GRID_VARIANTS
         left = [
             variant
             for variant in variants
             if variant.name in (chosen.only or [variant.name]) and (name, variant.name, chosen.seed) not in known
         ]
         sizes = {"steps": chosen.steps, "warmup": chosen.steps // 3, "report": chosen.steps // 6, "seed": chosen.seed}
-        screened = screen_patch(left, **sizes) if name == "patch" else screen_grid(get_task(name), left, **sizes)
+        screened: Iterator[Result | Opening]
+        if symmetry:
+            screened = screen_robot(get_task(robot), symmetry, left, **sizes)
+        else:
+            screened = screen_patch(left, **sizes) if name == "patch" else screen_grid(get_task(name), left, **sizes)
         for result in screened:
             row = asdict(result) | {"task": name, "seed": chosen.seed}
             row = json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4))
             with chosen.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-            gates = f"gate {result.on_broken:.2f} where broken, {result.on_symmetric:.3f} elsewhere"
-            print(f"{name:10} {result.variant:30} AUROC {result.scores[-1]:.3f}, {gates} ({result.seconds:.0f} s)")
+            print(f"{name:15} {result.variant:30} {_told(result)} ({result.seconds:.0f} s)", flush=True)
+
+
+def _told(result: Result | Opening) -> str:
+    if isinstance(result, Opening):
+        return f"gate {result.opened[-1]:.4f}"
+    gates = f"gate {result.on_broken:.2f} where broken, {result.on_symmetric:.3f} elsewhere"
+    return f"AUROC {result.scores[-1]:.3f}, {gates}"
 
 
 if __name__ == "__main__":

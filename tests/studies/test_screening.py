@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from symbreak.agents.agent import Transition
-from symbreak.agents.methods import get_method
 from symbreak.errors import InputError
 from symbreak.gates import GateConfig, LearnedGate
 from symbreak.models.predictor import IncrementOutcome
-from symbreak.studies.screening import main, pair_score, random_episodes, screen
+from symbreak.studies.screening import ROBOT_VARIANTS, main, pair_score, screen_robot
 from symbreak.tasks import get_task
 from symbreak.tasks.diagnostic import mirror
-from symbreak.training.build import make_gate
 
 
 def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp_path, capsys):
@@ -32,6 +30,10 @@ def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp
     assert len(out.read_text().splitlines()) == 1
     main([*asked, "--seed", "1"])
     assert len(out.read_text().splitlines()) == 2
+    main(["swimmer:exact", "--only", "every eighth step", "--steps", "60", "--out", str(out)])
+    row = json.loads(out.read_text().splitlines()[-1])
+    assert (row["task"], row["variant"]) == ("swimmer:exact", "every eighth step")
+    assert row["opened"] == [pytest.approx(0.7685, abs=1e-4)] * 6  # what it starts with
 
 
 def test_a_gate_that_knows_scores_one():
@@ -58,10 +60,7 @@ def test_a_shared_trunk_needs_two_predictors():
 def test_the_default_gate_opens_under_a_wrong_symmetry_of_a_robot_and_stays_shut_under_the_right_one(
     symmetry, least, most
 ):
-    task = get_task("swimmer")
-    data = random_episodes(task.make(symmetry), task.discount, 10_000, 0)
-    changes = {"warmup": 3_000, "state_gate": "none"}
-    gate = make_gate(get_method("partial"), task, task.symmetry(symmetry), "default", 10_000, changes)
-    opened = pair_score(data, np.arange(10_000) < 5_000)  # of these halves only the means count
-    _, *halves = screen(gate, data, opened, 10_000)[0]
-    assert least <= np.mean(halves) <= most
+    sizes = {"steps": 10_000, "warmup": 3_000, "report": 10_000}
+    (found,) = screen_robot(get_task("swimmer"), symmetry, ROBOT_VARIANTS[:1], **sizes)
+    assert (found.task, found.variant) == (f"swimmer:{symmetry}", "default")
+    assert least <= found.opened[-1] <= most
