@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from symbreak.agents.methods import PAPER_METHODS
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies.plans import STUDIES
 from symbreak.studies.report_runs import METHOD_ORDER, natural
@@ -22,7 +23,8 @@ def as_markdown(summary: dict[str, Any]) -> str:
         for setting, methods in summary[study].items():
             taken = settings.get(setting, {}).keys() & methods.keys()
             settings.setdefault(f"{setting} ({study})" if taken else setting, {}).update(methods)
-    columns = [name for name in METHOD_ORDER if any(name in methods for methods in settings.values())]
+    compared = [name for name in METHOD_ORDER if name in PAPER_METHODS]
+    columns = [name for name in compared if any(name in methods for methods in settings.values())]
     others = sorted({name for methods in settings.values() for name in methods} - set(columns))
     lines = []
     for figure, meaning in FIGURES.items():

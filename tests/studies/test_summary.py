@@ -129,13 +129,14 @@ def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
     summary = {
         "ablation-actor": {"fetch-reach": {"partial": worth(0.5)}},
         "manipulation": {"fetch-reach": {"partial": worth(0.75)}},
-        "grid-oracles": {"grid-20": {"oracle-minority": worth(0.125)}},
+        "grid-oracles": {"grid-20": {"oracle-minority": worth(0.125), "vanilla": worth(0.375)}},
         "grid-obstacles": {"grid-20": {"partial": worth(0.625)}},
         "stability": {"ant": {"partial": worth(0.99)}},
     }
     lines = as_markdown(summary).splitlines()
-    assert "| | `partial` | `oracle-minority` |" in lines
-    assert "| grid-20 | 0.62 (1) | 0.12 (1) |" in lines  # two studies, one row
+    assert "| | `partial` | `vanilla` |" in lines
+    assert "| grid-20 | 0.62 (1) | 0.38 (1) |" in lines  # two studies, one row
+    assert "| grid-20 | `oracle-minority` | 0.12 (1) | 0.25 (1) |" in lines  # not a method to compare with
     assert "| fetch-reach | 0.75 (1) | – |" in lines
     assert "| fetch-reach (ablation-actor) | 0.50 (1) | – |" in lines
     assert not any("0.99" in line for line in lines)  # five thousand steps show that nothing diverges, no more
