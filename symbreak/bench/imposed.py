@@ -27,7 +27,7 @@ class ImposedGate(AbstractGate):
     """Every pair, and every state, is broken with the probability `rate` of the state."""
 
     learned: AbstractGate
-    asks: bool = True  # False: its networks are not even asked
+    asks: bool = True  # False: its networks are not even asked about pairs and states
     trains: bool = True  # False: they stay as they are
 
     @property

@@ -55,6 +55,7 @@ def measure(task: str, repeats: int) -> dict[str, float]:
         state = contender.loop.state
         agents[method] = contender.loop.agent, state.agent
         batch = state.replay.sample(jax.random.key(0), contender.loop.agent.config.batch)
+        contender.loop.close()
     gated, state = agents["partial"]
     every = gated.gate.learned.config.gate_every
     idle = replace(gated, gate=replace(gated.gate, asks=False, trains=False))

@@ -18,7 +18,8 @@ import numpy as np
 
 from symbreak.agents.methods import get_method
 from symbreak.studies.random_policy import random_episodes
-from symbreak.studies.screening import CONTINUOUS_VARIANTS, pair_score
+from symbreak.studies.screening import pair_score
+from symbreak.studies.variants import CONTINUOUS_VARIANTS
 from symbreak.tasks.diagnostic import diagnostic_task, in_patch
 from symbreak.training.build import build_agent
 from symbreak.training.hosted import HostedLoop

@@ -31,23 +31,15 @@ from symbreak.agents.agent import Transition
 from symbreak.agents.methods import get_method
 from symbreak.errors import InputError
 from symbreak.gates.learned import LearnedGate
-from symbreak.gates.threshold import ThresholdRule
 from symbreak.nn.keys import Key, named_key
 from symbreak.studies.random_policy import random_episodes, random_transitions
+from symbreak.studies.variants import CONTINUOUS_VARIANTS, GRID_VARIANTS, ROBOT_VARIANTS, Variant
 from symbreak.tasks.diagnostic import diagnostic_task, in_patch
 from symbreak.tasks.task import Task
 from symbreak.training.build import make_gate
 from symbreak.training.quality import GateJudge, auroc
 
 LEARNING_STARTS = 1_000
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What differs from the `default` gate of the task."""
-
-    name: str
-    changes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,51 +65,6 @@ class Opening:
 
 
 Score = Callable[[LearnedGate, Any], tuple[float, float, float]]  # AUROC, mean gate on broken and on symmetric pairs
-
-GRID_VARIANTS = (
-    Variant("default", {}),
-    Variant("predictor and gate every step", {"predictor_every": 1, "gate_every": 1}),
-    Variant("usual rates", {"rate": 5e-4, "predictor_rate": 3e-4}),
-    Variant("usual rates, every step", {"rate": 5e-4, "predictor_rate": 3e-4, "predictor_every": 1, "gate_every": 1}),
-    Variant("trained", {"disagreement": "trained"}),
-    Variant("raw gate", {"encoding": "raw"}),
-    Variant("raw gate, 1e-4, every step", {"encoding": "raw", "rate": 1e-4, "gate_every": 1}),
-    Variant("Fourier predictor", {"predictor_encoding": "fourier"}),
-    Variant("width 256", {"width": 256}),
-    Variant("predictor width 128", {"predictor_width": 128}),
-    Variant("head", {"classifier": "head"}),
-    Variant("direct", {"classifier": "direct"}),
-    Variant("κ = 1.5", {"threshold": ThresholdRule()}),
-    Variant("κ = 0.5", {"threshold": ThresholdRule(deviations=0.5)}),
-    Variant("quantile 0.9", {"threshold": ThresholdRule("quantile", level=0.9)}),
-)
-
-CONTINUOUS_VARIANTS = (
-    Variant("default", {}),
-    Variant("predictor and gate every step", {"predictor_every": 1, "gate_every": 1}),
-    Variant("trained", {"disagreement": "trained"}),
-    Variant("Fourier gate", {"encoding": "fourier", "standardise": False}),
-    Variant("not standardised", {"standardise": False}),
-    Variant("rate 1e-4", {"rate": 1e-4}),
-    Variant("rate 5e-4", {"rate": 5e-4}),
-    Variant("head", {"classifier": "head"}),
-    Variant("direct", {"classifier": "direct"}),
-    *(
-        Variant(f"κ = {count}", {"threshold": ThresholdRule(deviations=count, smoothing=0.1, every=100)})
-        for count in (0.5, 1.0, 1.5)
-    ),
-    Variant("quantile 0.8", {"threshold": ThresholdRule("quantile", level=0.8)}),
-    *(
-        Variant(f"{count} errors", {"threshold": ThresholdRule("error", multiple=count, smoothing=0.9, every=100)})
-        for count in (2, 8)
-    ),
-)
-
-ROBOT_VARIANTS = (
-    Variant("default", {}),
-    Variant("predictor width 128", {"predictor_width": 128}),
-    Variant("every eighth step", {"predictor_every": 8, "gate_every": 8}),
-)
 
 
 def screen_grid(
@@ -170,9 +117,7 @@ def screen_robot(
         return (float(jnp.mean(jax.vmap(lambda s, a: gate.of_pair(state, s, a))(data.observation, data.action))),)
 
     for variant in variants:
-        changes = {"warmup": warmup, "state_gate": "none", **variant.changes}
-        gate = make_gate(get_method("partial"), task, task.symmetry(symmetry), "default", steps, changes)
-        assert isinstance(gate, LearnedGate)
+        gate = _gate(task, symmetry, variant, steps, warmup)
         started = time.process_time()
         opened = [mean for (mean,) in screen(gate, data, score, report, seed)]
         yield Opening(f"{task.name}:{symmetry}", variant.name, report, opened, time.process_time() - started)
@@ -188,17 +133,21 @@ def _screened(
     report: int,
     seed: int,
 ) -> Iterator[Result]:
-    method = get_method("partial")
     for variant in variants:
-        # Nothing acts, so no state is gated.
-        changes = {"warmup": warmup, **({} if task.algorithm == "dqn" else {"state_gate": "none"}), **variant.changes}
-        gate = make_gate(method, task, task.symmetry(None), "default", steps, changes)
-        assert isinstance(gate, LearnedGate)
+        gate = _gate(task, None, variant, steps, warmup)
         started = time.process_time()
         scores = screen(gate, data, score, report, seed)
         rows, broken, symmetric = zip(*scores, strict=True)
         seconds = time.process_time() - started
         yield Result(task.name, variant.name, report, list(rows), broken[-1], symmetric[-1], seconds)
+
+
+def _gate(task: Task, symmetry: str | None, variant: Variant, steps: int, warmup: int) -> LearnedGate:
+    """The variant's gate. Nothing acts, so no state is gated."""
+    changes = {"warmup": warmup, **({} if task.algorithm == "dqn" else {"state_gate": "none"}), **variant.changes}
+    gate = make_gate(get_method("partial"), task, task.symmetry(symmetry), "default", steps, changes)
+    assert isinstance(gate, LearnedGate)
+    return gate
 
 
 def screen(

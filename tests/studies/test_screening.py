@@ -12,7 +12,8 @@ from symbreak.agents.agent import Transition
 from symbreak.errors import InputError
 from symbreak.gates import GateConfig, LearnedGate
 from symbreak.models.predictor import IncrementOutcome
-from symbreak.studies.screening import ROBOT_VARIANTS, main, pair_score, screen_robot
+from symbreak.studies.screening import main, pair_score, screen_robot
+from symbreak.studies.variants import ROBOT_VARIANTS
 from symbreak.tasks import get_task
 from symbreak.tasks.diagnostic import mirror
 
