@@ -41,6 +41,7 @@ def bench_parts(json: bool = False, quick: bool = False) -> dict[str, Results]:
 def measure(task: str, repeats: int) -> dict[str, float]:
     """Cost of every stage, and of products alone, in units of a plain update."""
     import jax
+    import jax.numpy as jnp
 
     from symbreak.bench.ours import Hosted, make_ours, with_rate
     from symbreak.bench.products import gemm_share
@@ -74,7 +75,7 @@ def measure(task: str, repeats: int) -> dict[str, float]:
     seconds["trained"] = (seconds.pop("due") + (every - 1) * seconds.pop("not due")) / every
     for name, method in (("plain", "vanilla"), ("exact", "exact")):
         agent, first = agents[method]
-        whole = gemm_share(lambda s, b, a=agent: _one(a, s, b, 1), first, batch, repeats)
+        whole = gemm_share(lambda s, b, a=agent: _one(a, s, b, jnp.int32(1)), first, batch, repeats)
         seconds[f"{name}_products"] = seconds[name] * whole["gemm_share"]
     return {name: value / seconds["plain"] for name, value in seconds.items()}
 
