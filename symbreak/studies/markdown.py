@@ -8,24 +8,29 @@ from typing import Any
 from symbreak.agents.methods import PAPER_METHODS
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies.plans import STUDIES
-from symbreak.studies.report_runs import METHOD_ORDER, natural
+from symbreak.studies.report_runs import METHOD_ORDER, method_place, natural
 
 BEGIN, END = "<!-- results: written by `make results` -->", "<!-- /results -->"
 FIGURES = {"final": "return of the last evaluation", "auc": "mean return over the whole run (area under the curve)"}
 
 
 def as_markdown(summary: dict[str, Any]) -> str:
-    """A table per figure: settings down, methods across, each cell an IQM over seeds with its 95 % interval."""
+    """A table per figure: settings down, methods across, each cell an IQM over seeds with its 95 % interval. Below, a
+    row each, what no method stands beside: gates that know the truth, the published recipe, the ablations.
+    """
     settings: dict[str, dict[str, Any]] = {}
+    variants: list[tuple[str, str, str, Any]] = []
     for study in sorted(summary, key=_place):
         if study in STUDIES and not STUDIES[study].scored:
             continue
+        compares = study in STUDIES and set(STUDIES[study].methods) == set(PAPER_METHODS)
         for setting, methods in summary[study].items():
-            taken = settings.get(setting, {}).keys() & methods.keys()
-            settings.setdefault(f"{setting} ({study})" if taken else setting, {}).update(methods)
-    compared = [name for name in METHOD_ORDER if name in PAPER_METHODS]
-    columns = [name for name in compared if any(name in methods for methods in settings.values())]
-    others = sorted({name for methods in settings.values() for name in methods} - set(columns))
+            for method in sorted(methods, key=method_place):
+                if compares and method in PAPER_METHODS:
+                    settings.setdefault(setting, {})[method] = methods[method]
+                else:
+                    variants.append((study, setting, method, methods[method]))
+    columns = [name for name in METHOD_ORDER if any(name in methods for methods in settings.values())]
     lines = []
     for figure, meaning in FIGURES.items():
         lines += [f"{meaning[0].upper()}{meaning[1:]}:", "", "| | " + " | ".join(f"`{c}`" for c in columns) + " |"]
@@ -34,13 +39,11 @@ def as_markdown(summary: dict[str, Any]) -> str:
             cells = [_cell(settings[setting].get(column), figure) for column in columns]
             lines.append(f"| {setting} | " + " | ".join(cells) + " |")
         lines.append("")
-    if others:
-        lines += ["Other variants:", "", "| | | return at the end | area under the curve |", "|---|---|---|---|"]
-        for setting in sorted(settings, key=natural):
-            for name in others:
-                if name in settings[setting]:
-                    row = settings[setting][name]
-                    lines.append(f"| {setting} | `{name}` | {_cell(row, 'final')} | {_cell(row, 'auc')} |")
+    if variants:
+        lines += ["Other variants:", "", "| study | | | return at the end | area under the curve |"]
+        lines += ["|---|---|---|---|---|"]
+        for study, setting, name, row in variants:
+            lines.append(f"| {study} | {setting} | `{name}` | {_cell(row, 'final')} | {_cell(row, 'auc')} |")
         lines.append("")
     return "\n".join(lines)
 

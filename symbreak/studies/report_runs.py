@@ -153,7 +153,7 @@ def group_runs(runs: Iterable[Run], floors: Mapping[str, float] | None = None) -
         labels: dict[str, list[Run]] = {}
         for run in members:
             labels.setdefault(_label(run, members), []).append(run)
-        for label in sorted(labels, key=_method_place):
+        for label in sorted(labels, key=method_place):
             steps = _common_steps(labels[label], members)
             groups.append(Group(setting, label, tuple(labels[label]), steps, lowest))
     return groups
@@ -227,7 +227,7 @@ def _changes(run: Run, part: str) -> dict[str, Any]:
     return changes if isinstance(changes, dict) else {}
 
 
-def _method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:
+def method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:
     base = label.split(" ")[0]
     return METHOD_ORDER.index(base) if base in METHOD_ORDER else len(METHOD_ORDER), natural(label)
 

@@ -127,16 +127,22 @@ def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
         return {**figures, "final": {**figures["final"], "iqm": value}}
 
     summary = {
-        "ablation-actor": {"fetch-reach": {"partial": worth(0.5)}},
+        "ablation-actor": {"fetch-reach": {"partial-max4": worth(0.25), "partial": worth(0.5)}},
         "manipulation": {"fetch-reach": {"partial": worth(0.75)}},
-        "grid-oracles": {"grid-20": {"oracle-minority": worth(0.125), "vanilla": worth(0.375)}},
-        "grid-obstacles": {"grid-20": {"partial": worth(0.625)}},
+        "grid-oracles": {"grid-20": {"oracle-minority": worth(0.125)}},
+        "grid-obstacles": {"grid-20": {"partial": worth(0.625), "vanilla": worth(0.375)}},
+        "my-own": {"grid-20": {"partial": worth(0.875)}},
         "stability": {"ant": {"partial": worth(0.99)}},
     }
     lines = as_markdown(summary).splitlines()
     assert "| | `partial` | `vanilla` |" in lines
-    assert "| grid-20 | 0.62 (1) | 0.38 (1) |" in lines  # two studies, one row
-    assert "| grid-20 | `oracle-minority` | 0.12 (1) | 0.25 (1) |" in lines  # not a method to compare with
+    assert "| grid-20 | 0.62 (1) | 0.38 (1) |" in lines
     assert "| fetch-reach | 0.75 (1) | – |" in lines
-    assert "| fetch-reach (ablation-actor) | 0.50 (1) | – |" in lines
+    start = lines.index("Other variants:") + 4  # what has no methods beside it to be compared with
+    assert lines[start : start + 4] == [
+        "| grid-oracles | grid-20 | `oracle-minority` | 0.12 (1) | 0.25 (1) |",
+        "| ablation-actor | fetch-reach | `partial` | 0.50 (1) | 0.25 (1) |",
+        "| ablation-actor | fetch-reach | `partial-max4` | 0.25 (1) | 0.25 (1) |",
+        "| my-own | grid-20 | `partial` | 0.88 (1) | 0.25 (1) |",
+    ]
     assert not any("0.99" in line for line in lines)  # five thousand steps show that nothing diverges, no more
