@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +22,7 @@ from symbreak.errors import SymbreakError
 def fingerprint(directory: RunDirectory) -> int:
     """Print one SHA-256 of a run's state; equal for two runs if and only if they are bit-identical.
 
-    It covers parameters, optimisers, gate, threshold, replay and training metrics, by default of the finished run. When
+    It covers parameters, optimisers, gate, threshold, replay and training metrics of the newest good checkpoint. When
     the run was evaluated, logged or saved does not change it.
 
     Args:
@@ -33,19 +35,22 @@ def fingerprint(directory: RunDirectory) -> int:
 
 
 def verify(directory: RunDirectory) -> int:
-    """Check every checksum of a run, and say which of its checkpoints are good. The default changes nothing.
+    """Check every checksum of a run, and say which of its checkpoints are good. Nothing is changed.
 
     Args:
         directory: Directory of the run.
     """
     from symbreak.errors import StorageFault
     from symbreak.training.inspection import verify as inspect
+    from symbreak.training.record import resume_again
 
     verdict = inspect(directory)
     for status in verdict.checkpoints:
         print(f"{status.path.name}: {'good' if status.problem is None else f'damaged: {status.problem}'}")
     if verdict.metrics is not None:
         raise StorageFault(verdict.metrics)
+    if not verdict.checkpoints:
+        raise StorageFault(f"{directory} has no checkpoint yet; let the run save one: {resume_again(directory)}")
     if not verdict.good:
         count = len(verdict.checkpoints)
         raise StorageFault(f"{directory} has no good checkpoint ({count} found); restore it or start a new run")
@@ -138,26 +143,33 @@ COMMANDS = {
 }
 
 
+ABOUT = (
+    "Reinforcement learning with symmetries that may break. With --debug, any command shows where an error came from."
+)
+
+
 def main() -> None:
     """Run one command; mistakes are reported in one line, with the exit code that belongs to them."""
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        code = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="symbreak", args=arguments)
+        code = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="symbreak", description=ABOUT, args=arguments)
+        sys.stdout.flush()
     except SymbreakError as error:
-        if debug:
-            raise
-        code = _report(error.name, str(error), error.exit_code)
+        code = _report(error.name, str(error), error.exit_code, debug)
     except KeyboardInterrupt:
         code = _report("interrupted", "stopped by SIGINT; start again with the same command", 75)
+    except BrokenPipeError:  # whoever read the output wants no more of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
     except Exception as error:
-        if debug:
-            raise
         text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1)
+        code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1, debug)
     sys.exit(code or 0)
 
 
-def _report(name: str, text: str, code: int) -> int:
+def _report(name: str, text: str, code: int, debug: bool = False) -> int:
+    if debug:
+        traceback.print_exc()
     print(f"error[{name}]: {' '.join(text.split())}", file=sys.stderr, flush=True)
     return code

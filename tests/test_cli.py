@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from symbreak import cli
+from symbreak.training.settings import RunConfig
 
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
@@ -29,7 +30,7 @@ def test_module_and_script_are_the_same_command():
 def test_every_command_explains_itself(monkeypatch, capsys, command):
     code, out, _ = run(monkeypatch, capsys, command, "--help")
     assert code == 0
-    assert "default" in out
+    assert "default" in out or command in ("fingerprint", "verify")  # which have no options
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,11 @@ def test_every_command_explains_itself(monkeypatch, capsys, command):
         (("audit", "swimer"), "swimmer"),
         (("audit", "swimmer", "--symmetry", "exakt"), "exact"),
         (("theory", "hopper"), "grid"),
+        (("theory", "grid-20", "--run", "runs/some"), "--out"),
+        (("train", "grid-20", "--steps", "-5"), "1 or more"),
+        (("train", "grid-20", "--steps", "0"), "1 or more"),
+        (("study", "grid-slip", "--steps", "0", "--dry-run"), "at least one step"),
+        (("study", "grid-slip", "--workers", "0", "--dry-run"), "1 or more"),
         (("study", "grid-obstacle"), "grid-obstacles"),
         (("report", "nowhere"), "nowhere"),
         (("report", ".", "--verify"), "symbreak study"),
@@ -66,6 +72,61 @@ def test_a_typo_is_answered_with_the_nearest_option(monkeypatch, capsys, argumen
     code, out, err = run(monkeypatch, capsys, *arguments)
     assert code == 2
     assert nearest in out + err
+
+
+def test_debug_adds_where_an_error_came_from_and_changes_nothing_else(monkeypatch, capsys):
+    code, _, err = run(monkeypatch, capsys, "audit", "swimer", "--debug")
+    assert code == 2
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith("error[input]: ")
+
+
+def test_a_reader_who_wants_no_more_is_no_bug():
+    with subprocess.Popen(
+        [sys.executable, "-m", "symbreak", "tasks", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_a_finished_run_answers_for_its_own_configuration_only(monkeypatch, capsys, tmp_path):
+    stored = RunConfig("grid-20", "exact", steps=10)
+    (tmp_path / "config.json").write_text(json.dumps(stored.to_json()))
+    (tmp_path / "status.json").write_text('{"state": "finished", "step": 10}')
+    same = ("train", "grid-20", "--method", "exact", "--steps", "10", "--out", str(tmp_path))
+    code, out, _ = run(monkeypatch, capsys, *same)
+    assert (code, "nothing to do" in out) == (0, True)
+    code, _, err = run(monkeypatch, capsys, *same, "--seed", "4")
+    assert code == 2
+    assert "seed 0 and not 4; choose another --out" in err
+
+
+def test_a_run_of_ones_own_is_continued_with_its_symmetry(monkeypatch, capsys, tmp_path):
+    """Every command printed to a user works as it stands, but for names that only the user knows."""
+    (tmp_path / "config.json").write_text(json.dumps(RunConfig("MyEnv-v0", symmetry="mine").to_json()))
+    command = f"symbreak resume {tmp_path} --symmetry file.py:NAME"
+    code, _, err = run(monkeypatch, capsys, "train", "grid-20", "--out", str(tmp_path))
+    assert code == 2
+    assert err.strip().endswith(command)
+    code, _, err = run(monkeypatch, capsys, "verify", str(tmp_path))
+    assert code == 5
+    assert err.strip().endswith(command)
+    (tmp_path / "config.json").write_text(json.dumps(RunConfig("grid-20").to_json()))
+    assert (
+        run(monkeypatch, capsys, "train", "grid-20", "--out", str(tmp_path))[2]
+        .strip()
+        .endswith(command.split(" --")[0])
+    )
+
+
+def test_another_symmetry_than_that_of_the_run_is_refused(monkeypatch, capsys, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(RunConfig("swimmer").to_json()))
+    for command in ("evaluate", "resume"):
+        code, _, err = run(monkeypatch, capsys, command, str(tmp_path), "--symmetry", "exact")
+        assert code == 2
+        assert "started under symmetry 'paper' and not under 'exact'" in err
 
 
 def test_tasks_are_listed_with_their_symmetries(monkeypatch, capsys):

@@ -66,15 +66,18 @@ class Declaration:
         )
 
     def with_images(self, unit: tuple[Place, ...], new: Images) -> Declaration | None:
-        """New images on some fields; None where these are no representation, or where nothing would move any more."""
-        if not _represents(self.group, len(new[0]), joined(new)):
+        """New images on some fields; None where these are no representation, or where a side no longer moves."""
+        if not _represents(self.group, len(new[0]), b"".join(m.tobytes() for m in new)):
             return None
         if self.discrete and any(side == "action" for side, _ in unit) and any(np.any(m < -0.5) for m in new):
             return None
         changed = replace(self, images=self.images | dict.fromkeys(unit, new))
-        sides = ("observation", "action")
-        alive = all(any(self.moves(m) for place, m in changed.images.items() if place[0] == side) for side in sides)
-        return changed if alive else None
+        return None if self._moved - changed._moved else changed
+
+    @property
+    def _moved(self) -> set[str]:
+        """The sides of which something is declared to move."""
+        return {side for (side, _), images in self.images.items() if self.moves(images)}
 
     def moves(self, images: Images) -> bool:
         """Whether some generator does something under these images."""

@@ -50,7 +50,7 @@ def units(declaration: Declaration) -> list[tuple[Place, ...]]:
 
 
 def neighbours(declaration: Declaration) -> Iterator[Neighbour]:
-    """Every change of every unit that leaves a representation which still moves observations and actions."""
+    """Every change of every unit that leaves a representation; what moved, observations or actions, still does."""
     for unit in units(declaration):
         old = declaration.images[unit[0]]
         fields = tuple(dict.fromkeys(name for _, name in unit))

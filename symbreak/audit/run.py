@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import gymnasium as gym
@@ -27,7 +28,7 @@ NOTABLE_CONTROL = 1e-3  # without a transformation, a step that differs by more 
 
 
 def audit(
-    environment: gym.Env | Task | str,
+    environment: gym.Env | Task | str | Callable[..., gym.Env],
     symmetry: Symmetry | str | None = None,
     states: int = 200,
     seed: int = 0,
@@ -36,14 +37,17 @@ def audit(
     """Compare steps of the environment with their images under a symmetry.
 
     The environment is a task, its name, or any Gymnasium environment that can be put into a state (see
-    `symbreak.audit.simulators`). The symmetry is one of the task's by name, or declared. States are those that `policy`
-    (a function from observation to action; default: random actions) visits; a grid-world is enumerated instead.
+    `symbreak.audit.simulators`), its id, or a function that makes it. The symmetry is one of the task's by name, or
+    declared. States are those that `policy` (a function from observation to action; default: random actions) visits; a
+    grid-world is enumerated instead.
     """
-    task = get_task(environment) if isinstance(environment, str) else environment
-    if isinstance(task, gym.Env):
+    task = _named(environment, symmetry) if isinstance(environment, str) else environment
+    if not isinstance(task, Task):
         if not isinstance(symmetry, Symmetry):
             raise InputError(f"symmetry={symmetry!r}: give a Symmetry for an environment of your own")
-        return _audit(task, symmetry, _name(task), states, seed, policy)
+        if isinstance(task, gym.Env):
+            return _audit(task, symmetry, _name(task), states, seed, policy)
+        task = user_task(task, symmetry)
     if isinstance(symmetry, Symmetry):
         made = task.make(_fitting_view(task, symmetry))
         declared = symmetry
@@ -67,7 +71,7 @@ def run_audit(
     symmetry: Symmetry | str | None = symmetry_name
     if symmetry_name is not None and names_a_file(symmetry_name):
         symmetry = load_symmetry(symmetry_name)
-    report = audit(_named(task_name, symmetry), symmetry, states, seed)
+    report = audit(task_name, symmetry, states, seed)
     print(report.to_json() if json else report)
     if out is not None:
         written = report.save(out)

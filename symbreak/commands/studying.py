@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from symbreak.errors import InputError
+
 
 def study(
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")],
@@ -36,16 +38,19 @@ def study(
         dry_run: Only print what would be run, with an estimate of core-hours.
         keep_runs: Keep checkpoints and replay of finished runs.
     """
-    from symbreak.studies.launch import run_local, take_over
+    from symbreak.studies.launch import refuse_replacing, run_local, take_over
     from symbreak.studies.plans import plan
     from symbreak.studies.progress import LiveTable, print_plan
     from symbreak.studies.summary import add_to_plan, write_summary
 
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers}: at least one run goes on at a time; use 1 or more")
     jobs = plan(name, seeds=seeds, steps=steps, methods=methods, settings=settings)
     out = Path("results") / name if out is None else out
     if dry_run:
         print_plan(name, jobs, out)
         return 0
+    refuse_replacing(out, jobs)
     add_to_plan(out, jobs)
     if taken := take_over(out, jobs):
         print(f"{taken} runs were made by other studies; their records are taken over")

@@ -36,6 +36,8 @@ def theory(
     chosen = get_task(task)
     if chosen.jax_env is None:
         raise InputError(f"theory needs a grid-world, {task} is none; try grid-20")
+    if run is not None and out is None:
+        raise InputError(f"the moves of {run} are drawn into the figure; also say where to: --out DIR")
     world = chosen.jax_env()
     counts = sorted({0, 10, 20, 30, 40, world.obstacles})
     variant = task.partition("-")[2].partition("-")[2]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from symbreak.commands.arguments import RunDirectory, TaskName, again, declared
+from symbreak.errors import InputError
 
 
 def train(
@@ -55,13 +56,10 @@ def train(
     directory = out or Path("runs") / f"{task.replace('/', '-')}-{method}-{seed}"
     with _one_run(cores) as watch:
         from symbreak.training.choice import choose_task, view_name
-        from symbreak.training.record import is_finished, read_status
+        from symbreak.training.record import is_finished, read_config, read_status
         from symbreak.training.run import Run, RunConfig
         from symbreak.training.settings import parse_assignments
 
-        if is_finished(directory):
-            print(f"{directory} already holds a finished run of {read_status(directory)['step']} steps; nothing to do")
-            return 0
         chosen = declared(symmetry, env_import)
         config = RunConfig(
             task=task,
@@ -78,6 +76,11 @@ def train(
             environment_timeout=environment_timeout,
             **parse_assignments(set),
         )
+        if is_finished(directory):
+            if other := read_config(directory).differences(config):
+                raise InputError(f"{directory} already holds a finished run with {other}; choose another --out")
+            print(f"{directory} already holds a finished run of {read_status(directory)['step']} steps; nothing to do")
+            return 0
         found = choose_task(task, chosen, steps)
         flags = again(symmetry, env_import)
         return _finish(

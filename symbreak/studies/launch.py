@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import Interrupted, StorageFault
+from symbreak.errors import InputError, Interrupted, StorageFault
 from symbreak.studies.plans import Job
 from symbreak.training.inspection import fingerprint
-from symbreak.training.record import is_finished, read_status
+from symbreak.training.record import is_finished, read_config, read_status
 
 ATTEMPTS = 3
 KEPT = ("config.json", "metrics.jsonl", "status.json")
@@ -53,23 +53,34 @@ def run_directory(out: Path, job: Job) -> Path:
 
 def recorded(out: Path, job: Job) -> str | None:
     """The state that a job's record tells, if there is one of this very configuration."""
+    facts = _facts(record_directory(out, job))
+    return facts.get("state") if facts.get("digest") == job.digest else None
+
+
+def _facts(record: Path) -> dict[str, Any]:
+    """What a record says of its run; nothing if it is not there, or not whole."""
     try:
-        record = json.loads((record_directory(out, job) / "record.json").read_text())
+        return json.loads((record / "record.json").read_text())
     except (OSError, ValueError):
-        return None
-    return record.get("state") if record.get("digest") == job.digest else None
+        return {}
+
+
+def refuse_replacing(out: Path, jobs: Sequence[Job]) -> None:
+    """A finished run is never replaced by one of the same name and another configuration."""
+    for job in jobs:
+        directory = record_directory(out, job)
+        if _facts(directory).get("state") == "finished" and recorded(out, job) is None:
+            other = read_config(directory).differences(job.config)
+            raise InputError(f"{directory} holds a run with {other}; choose another --out")
 
 
 def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
     """Records of finished runs in the studies beside this one, by the name of the job here that needs no run."""
     records: dict[str, Path] = {}  # by digest
     for path in sorted(out.parent.glob("*/records/*/*/*/record.json")):
-        try:
-            facts = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
+        facts = _facts(path.parent)
         if facts.get("state") == "finished" and path.parents[4] != out:
-            records.setdefault(facts.get("digest"), path.parent)
+            records.setdefault(str(facts.get("digest")), path.parent)
     return {job.name: records[job.digest] for job in jobs if not recorded(out, job) and job.digest in records}
 
 

@@ -193,6 +193,8 @@ def plan(
         get_method(method)  # refuses an unknown name
     if seeds is not None and seeds < 1:
         raise InputError(f"a study needs at least one seed, not {seeds}")
+    if steps is not None and steps < 1:
+        raise InputError(f"a run needs at least one step, not {steps}")
     jobs = []
     for seed in range(chosen.seeds if seeds is None else seeds):
         for setting in chosen.settings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ def _write(path: Path, content: Any) -> Path:
     return path
 
 
+def _require_alike(study: Path, plan: dict[str, str]) -> None:
+    """Seeds of one method on one setting that are summed up together differ in nothing else."""
+    first: dict[Path, Path] = {}
+    for record in sorted(study / "records" / name for name in plan):
+        other = first.setdefault(record.parent, record)
+        mine, theirs = (replace(read_config(path), seed=0) for path in (record, other))
+        if difference := mine.differences(theirs):
+            raise InputError(f"{record} was made with {difference} as in {other.name}; make one of them again")
+
+
 def verify(directory: Path) -> int:
     """Check a study, or a directory of studies: every run that was asked for is there, finished or counted as failed,
     and belongs to the configuration it claims; every figure of the summary follows from the raw logs. Returns how many
@@ -70,6 +81,7 @@ def verify(directory: Path) -> int:
         if missing:
             shown = ", ".join(missing[:3]) + (" …" if len(missing) > 3 else "")
             raise InputError(f"{study} lacks {len(missing)} of {len(plan)} runs ({shown}); run the study again")
+        _require_alike(study, plan)
         runs += len(plan)
     results = directory.parent if one else directory
     claimed, found = read_json(results / "summary.json"), summary_of(results)

@@ -1,7 +1,7 @@
 """A symmetry from a user's own file, named `file.py:NAME`.
 
-Loading runs the file, as `python file.py` would: give only files you trust. Nothing that symbreak stores (a config, a
-checkpoint) ever names such a file, so this happens only when a user types it.
+Loading runs the file, and modules beside it can be imported: give only files you trust. Nothing that symbreak stores (a
+config, a checkpoint) ever names such a file, so this happens only when a user types it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ def load_symmetry(text: str) -> Symmetry:
         raise InputError(f"symmetry {text!r}: {path} is no Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and pickling inside the file look their module up by name
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)  # last: a module there never hides an installed one
     try:
         spec.loader.exec_module(module)
     except InputError:
@@ -47,7 +50,13 @@ def load_symmetry(text: str) -> Symmetry:
         hint = f"did you mean {near[0]}?" if near else "define a Symmetry there"
         raise InputError(f"symmetry {text!r}: {path} defines no {name}; {hint}")
     value = getattr(module, name)
-    symmetry = value() if callable(value) and not isinstance(value, Symmetry) else value
+    try:
+        symmetry = value() if callable(value) and not isinstance(value, Symmetry) else value
+    except InputError:
+        raise
+    except Exception as problem:
+        written = " ".join(str(problem).split())
+        raise InputError(f"symmetry {text!r}: calling {name} raised {type(problem).__name__}: {written}") from problem
     if not isinstance(symmetry, Symmetry):
         raise InputError(f"symmetry {text!r}: {name} is {type(symmetry).__name__}, it must be a symbreak Symmetry")
     return symmetry

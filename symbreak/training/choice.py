@@ -38,11 +38,12 @@ def choose_task(environment: Any, symmetry: Any = None, steps: int | None = None
     return replace(task, random_steps=min(task.random_steps, max(1, budget // 10)))
 
 
-def _require_named(symmetry: Symmetry, config: RunConfig, directory: Path) -> None:
-    if config.symmetry != symmetry.name:
+def _require_named(symmetry: Symmetry | str, config: RunConfig, directory: Path) -> None:
+    name = view_name(symmetry)
+    started = config.symmetry or (next(iter(get_task(config.task).symmetries)) if _is_ours(config.task) else None)
+    if name != started:
         raise InputError(
-            f"the run in {directory} was started under symmetry {config.symmetry or 'of its task'!r} and not under "
-            f"{symmetry.name!r}; give that one"
+            f"the run in {directory} was started under symmetry {started!r} and not under {name!r}; give that one"
         )
 
 
@@ -60,10 +61,15 @@ def task_of_run(config: RunConfig, directory: Path, environment: Any = None, sym
                 f"the run in {directory} uses a symmetry of your own, {config.symmetry!r}, and a run never stores what "
                 "to import; give it again: --symmetry file.py:NAME, or symmetry= in Python"
             )
-        if isinstance(symmetry, Symmetry):
+        if symmetry is not None:
             _require_named(symmetry, config, directory)
         return _seen_through(task, symmetry if isinstance(symmetry, Symmetry) else None)
-    if not isinstance(symmetry, Symmetry) or (environment is None and config.task not in gym.registry):
+    if isinstance(symmetry, Symmetry) and environment is None and config.task not in gym.registry:
+        raise InputError(
+            f"the run in {directory} is about your own environment {config.task}, which nothing registered; give what "
+            "does: --env-import PACKAGE, or env= in Python"
+        )
+    if not isinstance(symmetry, Symmetry):
         raise InputError(
             f"the run in {directory} is about your own environment {config.task}, and a run never stores what to "
             "import; give it again: --symmetry file.py:NAME --env-import PACKAGE, or env= and symmetry= in Python"

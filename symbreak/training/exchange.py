@@ -17,7 +17,15 @@ from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import lock_run_directory
 from symbreak.training.files import FileRecord, read_file, storage_faults
 from symbreak.training.provenance import differences, provenance, versions
-from symbreak.training.record import MOST_METRICS, Record, is_finished, read_config, refuse_existing, require_prefix
+from symbreak.training.record import (
+    MOST_METRICS,
+    Record,
+    is_finished,
+    read_config,
+    refuse_existing,
+    require_prefix,
+    resume_again,
+)
 from symbreak.training.run import Run
 from symbreak.training.segments import restore_replay
 from symbreak.training.tally import Ledger
@@ -95,7 +103,7 @@ def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> An
     checkpoints = Checkpoints(directory / "checkpoints", directory / "replay")
     loaded = checkpoints.load(trees) if checkpoints.directory.is_dir() else None
     if loaded is None:
-        raise StorageFault(f"{directory} has no checkpoint yet; let the run save one: symbreak resume {directory}")
+        raise StorageFault(f"{directory} has no checkpoint yet; let the run save one: {resume_again(directory)}")
     if loaded.meta.get("symmetry") != digest:
         raise StorageFault(f"{loaded.path} was saved under another symmetry; give the one the run was started with")
     return loaded

@@ -31,6 +31,7 @@ ADVICE = {
     errno.EROFS: "make the file system writable, then resume",
     errno.EACCES: "check the permissions, then resume",
     errno.EPERM: "check the permissions, then resume",
+    errno.EEXIST: "a file stands in its way: choose another name",
     errno.ENOENT: "the directory has vanished: put it back, then resume",
 }
 # Reading fails like this when the content is at fault and not the access to it.

@@ -22,6 +22,7 @@ from typing import Any
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.training.checkpoint import Checkpoints
+from symbreak.training.choice import needs_own_symmetry
 from symbreak.training.directory import RunLock, lock_run_directory
 from symbreak.training.files import Damaged, FileRecord, cut_back, read_file, replace_file, storage_faults
 from symbreak.training.settings import RunConfig, parse_config
@@ -34,6 +35,12 @@ PARTS = ("checkpoints", "replay", "tensorboard")
 
 def resume_command(directory: Path) -> str:
     return f"symbreak resume {directory}"
+
+
+def resume_again(directory: Path) -> str:
+    """The same, for whoever may have forgotten that a symmetry of one's own has to be given again."""
+    own = needs_own_symmetry(read_config(directory))
+    return resume_command(directory) + (" --symmetry file.py:NAME" if own else "")
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -66,7 +73,7 @@ def refuse_existing(directory: Path) -> None:
     if is_finished(directory):
         raise InputError(f"{directory} already holds a finished run; choose another --out")
     if (directory / "config.json").exists():
-        raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_command(directory)}")
+        raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_again(directory)}")
 
 
 class Record:

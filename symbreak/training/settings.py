@@ -51,6 +51,12 @@ class RunConfig:
             del values["environments"]
         return values
 
+    def differences(self, other: RunConfig) -> str:
+        """In words, what determines this run and is otherwise in the other one; empty if they are the same run."""
+        mine, theirs = self.identity, other.identity
+        names = [name for name in mine | theirs if mine.get(name) != theirs.get(name)]
+        return ", ".join(f"{name} {mine.get(name)!r} and not {theirs.get(name)!r}" for name in names)
+
 
 def parse_config(values: Mapping[str, Any], where: str = "the configuration") -> RunConfig:
     """A configuration whose keys and types are known; a typing mistake is answered with the nearest key."""
@@ -86,9 +92,9 @@ def parse_some(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, An
             nearest = get_close_matches(str(name), known, n=1, cutoff=0.3)
             hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
             raise InputError(f"{where}: there is no {str(name)[:80]!r}; {hint}")
-        checked[name] = _checked(hints[name], value, f"{where}: {name}")
-        if name in AT_LEAST_ONE and checked[name] is not None and checked[name] < 1:
+        if name in AT_LEAST_ONE and isinstance(value, int) and value < 1:
             raise InputError(f"{where}: {name} is {value}; use 1 or more")
+        checked[name] = _checked(hints[name], value, f"{where}: {name}")
         if name in POSITIVE and checked[name] <= 0:
             raise InputError(f"{where}: {name} is {value}; use more than 0")
     return checked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -165,6 +165,7 @@ FILE_MISTAKES = {
     "no file": ("nowhere.py:mine", "there is no file"),
     "other name": ("robot.py:mime", "did you mean mine"),
     "other kind": ("robot.py:number", "number is int"),
+    "what needs arguments": ("robot.py:Layout", "calling Layout raised TypeError"),
     "a directory": (".py:mine", "there is no file"),
     "raises": ("broken.py:mine", "raised ZeroDivisionError"),
     "a bad symmetry": ("bad.py:mine", "has residual"),
@@ -238,8 +239,11 @@ def test_percentages_never_hide_something():
     ]
 
 
-def test_the_file_is_not_left_on_the_path(tmp_path):
-    (tmp_path / "robot.py").write_text(SYMMETRIES)
-    before = os.getcwd()
-    load_symmetry(f"{tmp_path}/robot.py:mine")
-    assert os.getcwd() == before
+def test_a_file_may_import_what_lies_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = list(sys.path)
+    (tmp_path / "beside_the_robot.py").write_text(SYMMETRIES)
+    (tmp_path / "gymnasium.py").write_text("1 / 0\n")  # hides nothing that is installed
+    (tmp_path / "robot.py").write_text("import gymnasium\nfrom beside_the_robot import mine\n")
+    assert load_symmetry(f"{tmp_path}/robot.py:mine").name
+    assert sys.path == [*before, str(tmp_path.resolve())]

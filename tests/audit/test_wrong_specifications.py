@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from symbreak.audit import audit
+from symbreak.errors import InputError
 from symbreak.symmetry import C, D, Field, Layout, Symmetry, Z
 from symbreak.tasks.symmetries import (
     ANKLE_SIGNS,
@@ -223,3 +225,54 @@ def test_a_slip_in_one_generator_of_two_is_found(generator):
     layout = Layout({"agent": square.vector, "goal": square.vector})
     report = audit("grid-0", Symmetry(layout, Layout({"direction": square.permutation("m", wrong)}), discrete=True))
     assert report.verdict == "not a symmetry"
+
+
+class Thrust(gym.Env):
+    """A point that is pushed along its velocity: it may turn by any angle, and the push stays what it is."""
+
+    observation_space = gym.spaces.Box(-10.0, 10.0, (4,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    state = np.zeros(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.np_random.normal(size=4)
+        return self.state.copy(), {}
+
+    def step(self, action):
+        velocity = self.state[2:] * (1.0 + 0.1 * float(action[0]))
+        self.state = np.concatenate([self.state[:2] + 0.1 * velocity, velocity])
+        return self.state.copy(), -float(np.linalg.norm(self.state[:2])), False, False, {}
+
+    def get_state(self):
+        return self.state.copy()
+
+    def set_state(self, state):
+        self.state = state.copy()
+
+    def state_from_observation(self, observation):
+        return observation.copy()
+
+
+def turned(velocity) -> Symmetry:
+    return Symmetry(
+        Layout({"position": velocity.group.rotation(), "velocity": velocity}), Layout({"push": velocity.group.trivial})
+    )
+
+
+def test_a_field_is_recast_where_actions_stay_and_turns_are_no_quarters():
+    """Neither an action that nothing moves nor the rounding of cosines keeps a suggestion from being found."""
+    eighth = C(8)
+    assert audit(Thrust, turned(eighth.rotation()), states=20).verdict == "exact"
+    report = audit(Thrust, turned(2 * eighth.trivial), states=20)
+    assert report.verdict == "not a symmetry"
+    assert report.suggestions == ("velocity should turn like a vector of the plane (then it is exact)",)
+
+
+def test_an_environment_is_given_as_itself_by_its_id_or_by_what_makes_it():
+    gym.register("Thrust-v0", Thrust, max_episode_steps=50)
+    symmetry = turned(C(8).rotation())
+    for environment in (Thrust(), "Thrust-v0", Thrust):
+        assert audit(environment, symmetry, states=5).verdict == "exact"
+    with pytest.raises(InputError, match="give a Symmetry"):
+        audit(Thrust)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbreak.errors import InputError
+from symbreak.studies.launch import refuse_replacing
 from symbreak.studies.markdown import BEGIN, END, as_markdown, put_into
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.report import make_report
@@ -51,6 +52,20 @@ def test_the_summary_holds_what_the_logs_say(results):
 def test_a_plan_grows_with_what_is_asked_for(results):
     add_to_plan(results / "grid-obstacles", plan("grid-obstacles", seeds=3, methods=["exact"], settings=["grid-20"]))
     with pytest.raises(InputError, match=r"lacks 1 of 3 runs \(grid-20/exact/seed-2\)"):
+        verify(results)
+
+
+def test_a_finished_run_is_not_replaced_and_budgets_are_not_mixed(results):
+    study = results / "grid-obstacles"
+    wanted = {"methods": ["exact"], "settings": ["grid-20"]}
+    refuse_replacing(study, plan("grid-obstacles", seeds=3, **wanted))
+    shorter = plan("grid-obstacles", seeds=3, steps=50, **wanted)
+    with pytest.raises(InputError, match="seed-0 holds a run with steps 100000 and not 50; choose another --out"):
+        refuse_replacing(study, shorter)
+    write_record(study, shorter[2], final=0.5)
+    add_to_plan(study, shorter[2:])
+    write_summary(results)
+    with pytest.raises(InputError, match="seed-2 was made with steps 50 and not 100000 as in seed-0"):
         verify(results)
 
 
