@@ -159,13 +159,23 @@ def main() -> None:
         code = _report(error.name, str(error), error.exit_code, debug)
     except KeyboardInterrupt:
         code = _report("interrupted", "stopped by SIGINT; start again with the same command", 75)
-    except BrokenPipeError:  # whoever read the output wants no more of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1, debug)
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            code = 1
+        else:
+            code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1, debug)
     sys.exit(code or 0)
+
+
+def _nobody_reads() -> bool:
+    """Whether whoever read what is printed wants no more of it, as `head` does; what is left then goes nowhere."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _report(name: str, text: str, code: int, debug: bool = False) -> int:
