@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from pathlib import Path
@@ -170,12 +171,12 @@ def main() -> None:
 
 def _nobody_reads() -> bool:
     """Whether whoever read what is printed wants no more of it, as `head` does; what is left then goes nowhere."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    broken = any(event & select.POLLERR for _, event in output.poll(0))
+    if broken:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return broken
 
 
 def _report(name: str, text: str, code: int, debug: bool = False) -> int:
