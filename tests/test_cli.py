@@ -91,6 +91,16 @@ def test_a_reader_who_wants_no_more_is_no_bug():
         assert process.stderr.read() == b""
 
 
+def test_any_other_broken_pipe_is_reported(monkeypatch, capfd):
+    def tasks() -> int:
+        raise BrokenPipeError("of an environment")
+
+    monkeypatch.setitem(cli.COMMANDS, "tasks", tasks)
+    code, _, err = run(monkeypatch, capfd, "tasks")
+    assert code == 1
+    assert err.startswith("error[bug]: BrokenPipeError: of an environment")
+
+
 def test_a_finished_run_answers_for_its_own_configuration_only(monkeypatch, capsys, tmp_path):
     stored = RunConfig("grid-20", "exact", steps=10)
     (tmp_path / "config.json").write_text(json.dumps(stored.to_json()))
