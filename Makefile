@@ -74,6 +74,7 @@ screening: setup  ## variants of the gate alone, and the best two with an agent;
 results: setup  ## check the committed results, and draw their figures and tables anew
 	$(BIN)/symbreak report results --verify -o build/results.html --into README.md docs/reproduction.md
 	$(BIN)/symbreak report results/grid-obstacles -o build/grid-obstacles.html --figures docs/figures/results
+	$(BIN)/symbreak report $(addprefix results/,grid-reward grid-slip manipulation) -o build/others.html --figures docs/figures/results/others
 
 docs: setup  ## the pages of docs/ as HTML in build/docs
 	$(BIN)/mkdocs build --quiet

@@ -30,6 +30,7 @@ COLOURS = {
 }
 OTHERS = ("#8c6d46", "#5b8c3a", "#5661b3", "#b0413e", "#3d8f8f", "#9a7d0a", "#7f4f8c", "#4f7a9a")
 DASHES = ("solid", "dash", "dot", "dashdot")
+FEWEST_IN_A_BAND = 3  # the interval of two seeds is many times as wide as they are apart
 LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 TITLES = {
     RETURN: "return",
@@ -145,12 +146,13 @@ def _draw_panel(
     for group in reversed(groups):  # the first method on top
         value, low, high = curve_band(group.curves(metric), statistic, bounds=bounds_of(metric))
         colour, dash = styles[group.label]
-        axes.fill_between(group.steps, low, high, color=colour, alpha=0.16, linewidth=0)
+        if len(group.runs) >= FEWEST_IN_A_BAND:
+            axes.fill_between(group.steps, low, high, color=colour, alpha=0.16, linewidth=0)
         axes.plot(group.steps, value, color=colour, linestyle=LINES[dash], linewidth=1.8)
     seen = np.concatenate([group.curves(metric).ravel() for group in groups])
     low, high = np.nanmin(seen), np.nanmax(seen)
     room = 0.08 * (high - low) or 0.5
-    axes.set_ylim(low - room, high + room)  # intervals of two or three seeds may lie far outside
+    axes.set_ylim(low - room, high + room)  # intervals of three seeds may lie far outside
     axes.set_xlabel("environment steps", fontsize=9, color=INK)
     axes.set_ylabel(f"{title_of(metric)} ({'IQM' if statistic is iqm else 'mean'})", fontsize=9, color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: _short(step)))
@@ -162,7 +164,8 @@ def _draw_panel(
     counts = sorted({len(group.runs) for group in groups})
     if counts[0] < ENOUGH_SEEDS:
         said = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
-        words = f"{said} seed{'s' if counts[-1] > 1 else ''}" + ("" if counts[-1] > 1 else ", no interval")
+        words = f"{said} seed{'s' if counts[-1] > 1 else ''}"
+        words += "" if counts[-1] >= FEWEST_IN_A_BAND else ", no interval"
         axes.set_title(words, loc="right", fontsize=8, color="#6b7280")
 
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies import draw_curves, make_report
@@ -482,6 +483,17 @@ def test_figures_are_drawn_and_equal(study, tmp_path, suffix):
     second = draw_curves([study], tmp_path / f"b{suffix}")
     assert first.stat().st_size > 5000
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(("seeds", "bands"), [(1, 0), (2, 0), (3, 2)])
+def test_two_seeds_have_no_band(tmp_path, monkeypatch, seeds, bands):
+    drawn = []
+    monkeypatch.setattr(Axes, "fill_between", lambda *_, **__: drawn.append(1))
+    draw_curves(
+        [write_study(tmp_path, seeds=seeds, tasks=("grid-20",), methods=("partial", "rpp"))], tmp_path / "a.svg"
+    )
+    assert len(drawn) == bands
+    assert ("no interval" in (tmp_path / "a.svg").read_text()) == (bands == 0)
 
 
 def test_a_figure_of_nothing_is_refused(study, tmp_path):
