@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -36,13 +38,8 @@ def load_symmetry(text: str) -> Symmetry:
     beside = str(path.resolve().parent)
     if beside not in sys.path:
         sys.path.append(beside)  # last: a module there never hides an installed one
-    try:
+    with _in_one_line(f"symmetry {text!r}: running {path}"):
         spec.loader.exec_module(module)
-    except InputError:
-        raise  # already one line that says what is wrong with the symmetry
-    except Exception as problem:
-        written = " ".join(str(problem).split())
-        raise InputError(f"symmetry {text!r}: running {path} raised {type(problem).__name__}: {written}") from problem
     if not hasattr(module, name):
         near = get_close_matches(name, vars(module), n=1) or [
             n for n, v in vars(module).items() if isinstance(v, Symmetry)
@@ -50,13 +47,20 @@ def load_symmetry(text: str) -> Symmetry:
         hint = f"did you mean {near[0]}?" if near else "define a Symmetry there"
         raise InputError(f"symmetry {text!r}: {path} defines no {name}; {hint}")
     value = getattr(module, name)
-    try:
+    with _in_one_line(f"symmetry {text!r}: calling {name}"):
         symmetry = value() if callable(value) and not isinstance(value, Symmetry) else value
-    except InputError:
-        raise
-    except Exception as problem:
-        written = " ".join(str(problem).split())
-        raise InputError(f"symmetry {text!r}: calling {name} raised {type(problem).__name__}: {written}") from problem
     if not isinstance(symmetry, Symmetry):
         raise InputError(f"symmetry {text!r}: {name} is {type(symmetry).__name__}, it must be a symbreak Symmetry")
     return symmetry
+
+
+@contextmanager
+def _in_one_line(doing: str) -> Iterator[None]:
+    """What a user's own code raises is the user's to mend."""
+    try:
+        yield
+    except InputError:
+        raise  # already one line that says what is wrong with the symmetry
+    except Exception as problem:
+        written = " ".join(str(problem).split())
+        raise InputError(f"{doing} raised {type(problem).__name__}: {written}") from problem
