@@ -42,6 +42,7 @@ def study(
     from symbreak.studies.plans import plan
     from symbreak.studies.progress import LiveTable, print_plan
     from symbreak.studies.summary import add_to_plan, write_summary
+    from symbreak.training.watch import raising_on_sigterm
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least one run goes on at a time; use 1 or more")
@@ -54,7 +55,7 @@ def study(
     add_to_plan(out, jobs)
     if taken := take_over(out, jobs):
         print(f"{taken} runs were made by other studies; their records are taken over")
-    with LiveTable(name) as show:
+    with raising_on_sigterm("start again with the same command"), LiveTable(name) as show:
         if ray is not None:
             from symbreak.studies.cluster import run_on_ray
 

@@ -7,16 +7,16 @@ from making the same run.
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import Progress, command, recorded, run_directory, settle
+from symbreak.studies.launch import Progress, command, end_with_parent, recorded, run_directory, settle
 from symbreak.studies.plans import Job
 from symbreak.training.directory import SILENCE, DirectoryInUse
 from symbreak.training.record import read_status
@@ -89,18 +89,14 @@ def _work(arguments: list[str]) -> int:
     log = Path(arguments[-1]).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + SILENCE + 60
+    killed = partial(end_with_parent, signal.SIGKILL)  # else it would go on without its worker and hold the directory
     while True:
         with log.open("ab") as said:
-            ended = subprocess.run(arguments, stdout=said, stderr=said, preexec_fn=_die_with_parent, check=False)
+            ended = subprocess.run(arguments, stdout=said, stderr=said, preexec_fn=killed, check=False)
         held = ended.returncode == DirectoryInUse.exit_code and b"in use" in _last_line(log)
         if not held or time.monotonic() > until:
             return ended.returncode
         time.sleep(PAUSE)
-
-
-def _die_with_parent() -> None:
-    """A worker of Ray that is killed would otherwise leave the run going on, and holding its directory."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _last_line(path: Path) -> bytes:

@@ -6,29 +6,33 @@
 A finished run is known by its record, whose digest of the configuration must be the job's; it is never made again, on
 whatever machine. Where a study beside this one has made the very same run, its record is taken over: ablations share
 their usual setting with the main studies. A run that fails is continued from its checkpoint twice and then recorded as
-failed.
+failed. A study that ends before its runs do, for whatever reason, asks them to save and stop.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, Interrupted, StorageFault
+from symbreak.errors import InputError, StorageFault
 from symbreak.studies.plans import Job
 from symbreak.training.inspection import fingerprint
 from symbreak.training.record import is_finished, read_config, read_status
 
 ATTEMPTS = 3
 KEPT = ("config.json", "metrics.jsonl", "status.json")
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)  # looked up here: little may happen between fork and exec
 
 
 @dataclass
@@ -161,22 +165,33 @@ def run_local(
             if not running:
                 return table
             time.sleep(poll)
-    except (KeyboardInterrupt, Interrupted):
-        for entry in running.values():
-            assert entry.process is not None
-            entry.process.terminate()  # it saves and leaves
-        for entry in running.values():
-            assert entry.process is not None
-            entry.process.wait()
-        raise
+    finally:
+        stopped = [entry.process for entry in running.values() if entry.process is not None]
+        for process in stopped:
+            process.terminate()  # it saves and leaves
+        for process in stopped:
+            process.wait()
 
 
 def _start(out: Path, entry: Progress, core: int) -> None:
+    """In a session of its own: Ctrl-C reaches the study alone, which passes on one signal; two would leave no time."""
     entry.state, entry.attempts = "running", entry.attempts + 1
     log = run_directory(out, entry.job).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as errors:
-        entry.process = subprocess.Popen([*command(out, entry.job), str(core)], stdout=errors, stderr=errors)
+    with log.open("ab") as said:
+        entry.process = subprocess.Popen(
+            [*command(out, entry.job), str(core)],
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=partial(end_with_parent, signal.SIGTERM),
+        )
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """To be called in a new process: Linux sends it this signal when whoever started it is gone, however that was."""
+    if _prctl is not None:
+        _prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:

@@ -25,14 +25,17 @@ def main(arguments: list[str]) -> int:
     from symbreak.training.record import is_finished
     from symbreak.training.run import resume, train
     from symbreak.training.settings import parse_config
+    from symbreak.training.watch import Watch
 
     try:
         if is_finished(directory):
             return 0
-        if (directory / "config.json").exists():
-            resume(directory)
-        else:
-            train(parse_config(json.loads(config_path.read_text()), str(config_path)), directory)
+        with Watch(owns_process=True) as watch:
+            if (directory / "config.json").exists():
+                resume(directory, watch=watch)
+            else:
+                config = parse_config(json.loads(config_path.read_text()), str(config_path))
+                train(config, directory, watch=watch)
     except SymbreakError as problem:
         print(problem, file=sys.stderr)
         return problem.exit_code

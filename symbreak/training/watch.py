@@ -123,6 +123,20 @@ class Watch:
         )
 
 
+@contextmanager
+def raising_on_sigterm(what_next: str) -> Iterator[None]:
+    """SIGTERM raises `Interrupted` in the block, as SIGINT raises `KeyboardInterrupt`, so that `finally` is heard."""
+
+    def heard(number: int, frame: FrameType | None) -> NoReturn:
+        raise Interrupted(f"stopped by SIGTERM; {what_next}")
+
+    former = signal.signal(signal.SIGTERM, heard)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
 def _end(problem: EnvironmentFault | Interrupted) -> NoReturn:
     """End the process from a thread while the main thread is busy; the lock goes with the process."""
     os.write(2, f"error[{problem.name}]: {problem}\n".encode())

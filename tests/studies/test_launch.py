@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from symbreak.studies.launch import record_directory, recorded, run_directory, r
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.progress import print_plan
 from symbreak.studies.summary import add_to_plan, verify, write_summary
+from symbreak.training.record import read_status
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
 
@@ -104,3 +108,45 @@ def test_a_run_that_cannot_work_is_tried_three_times_and_counted(tmp_path, jobs)
     assert "width" in entry.reason
     assert facts(tmp_path, broken)["state"] == "failed"
     assert "fingerprint" not in facts(tmp_path, broken)
+
+
+def _ctrl_c(study):
+    os.killpg(study.pid, signal.SIGINT)  # what a terminal does: everyone in the foreground hears it
+
+
+ENDS = {  # how the process of a study ends, and what it then returns
+    "terminated": (subprocess.Popen.terminate, 75),
+    "ctrl-c": (_ctrl_c, 75),
+    "killed": (subprocess.Popen.kill, -signal.SIGKILL),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("studies")
+@pytest.mark.parametrize("how", ENDS)
+def test_runs_of_a_study_that_ends_save_and_stop(tmp_path, how):
+    out = tmp_path / "study"
+    (job,) = plan("grid-obstacles", seeds=1, methods=["vanilla"], settings=["grid-0"])
+    chosen = ["--seeds", "1", "--methods", "vanilla", "--settings", "grid-0", "--out", str(out)]
+    arguments = [sys.executable, "-m", "symbreak", "study", "grid-obstacles", *chosen]
+    study = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    run, until = run_directory(out, job), time.monotonic() + 300
+    while not read_status(run).get("step"):
+        assert study.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    worker = Path("/proc", str(json.loads((run / "run.lock").read_text())["pid"]))
+    assert worker.exists()
+
+    end, code = ENDS[how]
+    end(study)
+    _, said = study.communicate(timeout=30)
+    until = time.monotonic() + 10
+    while worker.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not worker.exists()
+    assert read_status(run)["state"] == "interrupted"
+    assert study.returncode == code
+    if how != "killed":
+        assert said.strip().startswith("error[interrupted]: stopped by SIG")
+        assert len(said.strip().splitlines()) == 1
