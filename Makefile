@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow slow-networks faults mutants check bench learning screening results docs clean
+.PHONY: setup demo test slow slow-networks faults mutants check bench learning screening studies results docs clean
 
 setup: $(STAMP)
 
@@ -70,6 +70,25 @@ ROBOTS := swimmer:exact swimmer:paper ant:exact ant:paper fetch-reach:paper
 screening: setup  ## variants of the gate alone, and the best two with an agent; adds to results/screening.jsonl, patch.jsonl
 	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch $(ROBOTS) --out results/screening.jsonl
 	$(BIN)/python -m symbreak.studies.patch --out results/patch.jsonl
+
+STUDY = $(BIN)/symbreak study $(STUDIES)
+THREE := --methods vanilla exact partial --seeds 3
+
+studies: setup  ## the runs of the results that are not there yet; STUDIES=--dry-run tells how many hours they take
+	$(STUDY) grid-obstacles --settings grid-0 grid-20 grid-40
+	$(STUDY) grid-reward --settings grid-10-reward --seeds 3
+	$(STUDY) grid-slip --seeds 3
+	$(STUDY) grid-slip --methods oracle-minority --seeds 2
+	$(STUDY) manipulation --settings fetch-reach
+	for ablation in routing actor trunks; do $(STUDY) ablation-$$ablation --settings fetch-reach --seeds 3 || exit; done
+	$(STUDY) ablation-threshold --settings fetch-reach --seeds 3
+	$(STUDY) locomotion --settings swimmer $(THREE) --steps 100000
+	$(STUDY) locomotion --settings ant $(THREE) --steps 150000
+	$(STUDY) manipulation --settings ur5e-reach $(THREE) --steps 100000
+	$(STUDY) grid-paper
+	$(STUDY) predictor-steps
+	$(STUDY) stability
+	$(STUDY) unrouted
 
 results: setup  ## check the committed results, and draw their figures and tables anew
 	$(BIN)/symbreak report results --verify -o build/results.html --into README.md docs/reproduction.md
