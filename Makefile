@@ -69,6 +69,7 @@ ROBOTS := swimmer:exact swimmer:paper ant:exact ant:paper fetch-reach:paper
 
 screening: setup  ## variants of the gate alone, and the best two with an agent; adds to results/screening.jsonl, patch.jsonl
 	$(BIN)/python -m symbreak.studies.screening grid-20 grid-40 patch $(ROBOTS) --out results/screening.jsonl
+	$(BIN)/python -m symbreak.studies.screening grid-20:quadrant --only default trained --out results/screening.jsonl
 	$(BIN)/python -m symbreak.studies.patch --out results/patch.jsonl
 
 STUDY = $(BIN)/symbreak study $(STUDIES)

@@ -135,7 +135,6 @@ def _one_run(cores: str) -> Iterator[Any]:
 
 def _finish(make: Callable[[], Any], directory: Path, quiet: bool, watch: Any, flags: str, wandb: bool) -> int:
     from symbreak.commands.weights_and_biases import no_log, rows_to_wandb
-    from symbreak.gates.gate import caveats
     from symbreak.progress import Progress
 
     log = rows_to_wandb if wandb else no_log
@@ -144,8 +143,8 @@ def _finish(make: Callable[[], Any], directory: Path, quiet: bool, watch: Any, f
         if run.agent.config.learning_starts >= run.schedule.end and not quiet:
             starts = run.agent.config.learning_starts
             print(f"warning: nothing is learned before step {starts}: more --steps, or --set agent.learning_starts=N")
-        for caveat in () if quiet else caveats(run.agent.gate):
-            print(f"note: {caveat}: the gate learns nothing about it, so it could break unnoticed")
+        for note in () if quiet else run.record.notes:
+            print(f"note: {note}: the gate learns nothing about it, so it could break unnoticed")
         title = f"{run.config.method} on {run.config.task}"
         with Progress(run.schedule.end, title, quiet, done=run.step) as progress:
 

@@ -34,9 +34,11 @@ class GateConfig:
     polyak: float = 0.005
     few: int = 4  # elements of a continuous group in an average
     state_gate: Literal["none", "expectile", "sampled_max"] = "none"
-    candidates: int = 4
     expectile: float = 0.8
     shared_predictor_trunk: bool = False
+    # Do the predictors of continuous states also predict these? None: where the task's audit finds them broken.
+    reward_head: bool | None = None
+    termination_head: bool | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.prior < 1:

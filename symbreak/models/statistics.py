@@ -9,9 +9,14 @@ from jaxtyping import Array, Float, Int
 
 from symbreak.symmetry.layout import Layout
 
+MANY = 2**30  # half of what 32 bits can count
+
 
 class Running(eqx.Module):
-    """Count (an integer, so that it never saturates), mean and population variance of all values seen."""
+    """Count, mean and population variance of all values seen.
+
+    The count is an integer, which does not saturate, and at most `MANY` old values count: beyond, they fade.
+    """
 
     count: Int[Array, ""]
     mean: Float[Array, "*shape"]
@@ -23,7 +28,7 @@ class Running(eqx.Module):
 
     def merge(self, values: Float[Array, "batch *shape"]) -> Running:  # noqa: UP037
         """Statistics of the old values and this batch together (Chan, Golub and LeVeque's pairwise rule)."""
-        count = self.count + len(values)
+        count = jnp.minimum(self.count, MANY) + len(values)
         share = len(values) / count.astype(self.mean.dtype)
         mean, variance = jnp.mean(values, axis=0), jnp.var(values, axis=0)
         step = mean - self.mean

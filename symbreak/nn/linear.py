@@ -149,34 +149,36 @@ class Residual(Linear):
 class Relaxed(Linear):
     """Equivariant maps rescaled per output: with every scale equal it is equivariant, and it starts so.
 
-    On regular representations one scale per group element and bank is shared by all channels; elsewhere each output
-    component has its own.
+    `per_element`, onto regular representations, one scale per group element and bank is shared by all channels;
+    otherwise each output component has its own.
     """
 
     banks: tuple[Equivariant, ...]
     scales: Float[Array, "banks scales"]
     source: Rep = eqx.field(static=True)
     target: Rep = eqx.field(static=True)
+    per_element: bool = eqx.field(static=True)
 
-    def __init__(self, source: Rep, target: Rep, *, key: Key, scale: float = 1.0, banks: int = 1) -> None:
-        self.source, self.target = source, target
+    def __init__(
+        self, source: Rep, target: Rep, *, key: Key, scale: float = 1.0, banks: int = 1, per_element: bool = True
+    ) -> None:
+        self.source, self.target, self.per_element = source, target, per_element
         self.banks = tuple(
             Equivariant(source, target, key=named_key(key, bank), scale=scale / np.sqrt(banks)) for bank in range(banks)
         )
-        self.scales = jnp.ones((banks, int(_scale_index(target).max()) + 1))
+        self.scales = jnp.ones((banks, int(self._index.max()) + 1))
 
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
-        index = _scale_index(self.target)
-        scaled = [scale[index] * bank(x) for bank, scale in zip(self.banks, self.scales, strict=True)]
+        scaled = [scale[self._index] * bank(x) for bank, scale in zip(self.banks, self.scales, strict=True)]
         return total(scaled)
 
-
-def _scale_index(target: Rep) -> np.ndarray:
-    """Which scale each output component uses, in stored order."""
-    if not target.group.is_finite or any(atom != target.group.regular for atom in target.distinct):
-        return np.arange(target.size)
-    elements = [np.repeat(np.arange(atom.size), count) for atom, count in target.blocks]
-    return np.concatenate(elements)
+    @property
+    def _index(self) -> np.ndarray:
+        """Which scale each output component uses, in stored order."""
+        group, target = self.target.group, self.target
+        if not self.per_element or not group.is_finite or any(atom != group.regular for atom in target.distinct):
+            return np.arange(target.size)
+        return np.concatenate([np.repeat(np.arange(atom.size), count) for atom, count in target.blocks])
 
 
 def reference_matrix(layer: Equivariant) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ between copies of the regular representation, ReLU) and EMLP (equivariant map, p
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from symbreak.nn.bilinear import Bilinear
 from symbreak.nn.hidden import WIDTH, Style, hidden_rep
 from symbreak.nn.isotypic import storage_order
 from symbreak.nn.keys import Key, named_key
-from symbreak.nn.linear import Dense, Linear
+from symbreak.nn.linear import Dense, Linear, Relaxed
 from symbreak.nn.rows import reordered
 from symbreak.symmetry.rep import Rep
 
@@ -88,6 +89,8 @@ class Network(eqx.Module):
         head_scale: float = 1.0,
     ) -> None:
         self.source, self.target = source, target
+        if family is Relaxed and style == "emlp":  # also where a target happens to be regular, as Ant's legs are
+            family = partial(Relaxed, per_element=False)
         hidden = hidden_rep(source.group, width, style)
         sources = [source] + [hidden] * (depth - 1)
         self.blocks = tuple(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symbreak.agents.methods import PAPER_METHODS
@@ -125,8 +125,8 @@ STUDIES: dict[str, Study] = {
         "how a state's gate is found", _ABLATION_TASKS, ("partial", "partial-max4", "partial-max8")
     ),
     "ablation-trunks": Study(
-        "shared and separate trunks",
-        _ABLATION_TASKS,
+        "shared and separate trunks, all with two trained predictors, since an averaged one has no trunk to share",
+        tuple(replace(s, gate={"disagreement": "trained"}, label="two predictors") for s in _ABLATION_TASKS),
         ("partial", "partial-shared-heads", "partial-shared-predictors", "partial-shared-all"),
     ),
     "ablation-threshold": Study(

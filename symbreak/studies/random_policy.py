@@ -30,6 +30,14 @@ def random_transitions(world: Any, discount: float, steps: int, key: Key) -> Tra
     return jax.lax.scan(move, world.reset(start_key), jax.random.split(steps_key, steps))[1]
 
 
+def random_quadrant(world: Any, discount: float, steps: int, key: Key) -> Transition:
+    """The same where only one quadrant of the grid is ever seen: of no pair there is another of its orbit."""
+    everywhere = random_transitions(world, discount, 6 * steps, key)
+    here = np.flatnonzero(np.all(np.asarray(everywhere.observation[:, :2]) > 0, axis=1))[:steps]
+    assert len(here) == steps
+    return jax.tree.map(lambda column: column[here], everywhere)
+
+
 def random_episodes(environment: Any, discount: float, steps: int, seed: int) -> Transition:
     """The same on a Gymnasium environment with continuous actions in [−1, 1]."""
     rng = np.random.default_rng(seed)

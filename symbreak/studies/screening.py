@@ -5,7 +5,8 @@ run would collect them; every `report` steps the gate is scored against the trut
 its mean where it should be 1 and where it should be 0, which the choice of a threshold decides.
 
 On robots nobody knows which pairs are broken. There it is told on how many of them the gate opens: almost none under an
-exact symmetry, many under a wrong one.
+exact symmetry, many under a wrong one. `grid-20:quadrant` shows the gates one quarter of a grid only, where no pair has
+a seen image.
 
     python -m symbreak.studies.screening grid-20 grid-40 patch ant:paper ant:exact --out results/screening.jsonl
 """
@@ -32,11 +33,11 @@ from symbreak.agents.methods import get_method
 from symbreak.errors import InputError
 from symbreak.gates.learned import LearnedGate
 from symbreak.nn.keys import Key, named_key
-from symbreak.studies.random_policy import random_episodes, random_transitions
+from symbreak.studies.random_policy import random_episodes, random_quadrant, random_transitions
 from symbreak.studies.variants import CONTINUOUS_VARIANTS, GRID_VARIANTS, ROBOT_VARIANTS, Variant
 from symbreak.tasks.diagnostic import diagnostic_task, in_patch
 from symbreak.tasks.task import Task
-from symbreak.training.build import make_gate
+from symbreak.training.build import StateIndex, make_gate, oracle_table
 from symbreak.training.quality import GateJudge, auroc
 
 LEARNING_STARTS = 1_000
@@ -75,13 +76,19 @@ def screen_grid(
     warmup: int = 5_000,
     report: int = 2_500,
     seed: int = 0,
+    quadrant: bool = False,
 ) -> Iterator[Result]:
-    """Variants on a grid-world, against its minority oracle."""
+    """Variants on a grid-world, against its minority oracle; of one quadrant, on the pairs that were seen there."""
     world = task.jax_env() if task.jax_env is not None else None
     if world is None:
         raise InputError(f"{task.name} is no grid-world; screen a planted patch instead")
-    data = random_transitions(world, task.discount, steps, jax.random.key(seed))
-    yield from _screened(task, variants, data, grid_score(world), steps, warmup, report, seed)
+    collect = random_quadrant if quadrant else random_transitions
+    data = collect(world, task.discount, steps, jax.random.key(seed))
+    score = grid_score(world)
+    if quadrant:
+        place = np.asarray(StateIndex(world)(data.observation))
+        score = pair_score(data, oracle_table(world, "oracle-minority")[place, np.asarray(data.action)] > 0.5)
+    yield from _screened(task, variants, data, score, steps, warmup, report, seed)
 
 
 def screen_patch(
@@ -145,7 +152,7 @@ def _screened(
 def _gate(task: Task, symmetry: str | None, variant: Variant, steps: int, warmup: int) -> LearnedGate:
     """The variant's gate. Nothing acts, so no state is gated."""
     changes = {"warmup": warmup, **({} if task.algorithm == "dqn" else {"state_gate": "none"}), **variant.changes}
-    gate = make_gate(get_method("partial"), task, task.symmetry(symmetry), "default", steps, changes)
+    gate = make_gate(get_method("partial"), task, symmetry, "default", steps, changes)
     assert isinstance(gate, LearnedGate)
     return gate
 
@@ -218,7 +225,9 @@ def main(arguments: list[str] | None = None) -> None:
     from symbreak.training.cores import use_one_core
 
     parser = argparse.ArgumentParser(description="Screen variants of the gate on stored transitions.")
-    parser.add_argument("tasks", nargs="+", metavar="TASK", help="grid-worlds, patch, or a robot as ant:paper")
+    parser.add_argument(
+        "tasks", nargs="+", metavar="TASK", help="grid-worlds, grid-20:quadrant, patch, or a robot as ant:paper"
+    )
     parser.add_argument("--out", type=Path, required=True, help="file of results, a JSON object per line")
     parser.add_argument("--only", nargs="+", default=[], metavar="VARIANT", help="names of variants")
     parser.add_argument("--steps", type=int, default=15_000)
@@ -229,8 +238,9 @@ def main(arguments: list[str] | None = None) -> None:
     known = {(found["task"], found["variant"], found["seed"]) for found in map(json.loads, lines)}
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for name in chosen.tasks:
-        robot, _, symmetry = name.partition(":")
-        variants = CONTINUOUS_VARIANTS if name == "patch" else ROBOT_VARIANTS if symmetry else GRID_VARIANTS
+        task, _, symmetry = name.partition(":")
+        on_grid = task.startswith("grid")
+        variants = CONTINUOUS_VARIANTS if name == "patch" else GRID_VARIANTS if on_grid else ROBOT_VARIANTS
         left = [
             variant
             for variant in variants
@@ -238,10 +248,12 @@ def main(arguments: list[str] | None = None) -> None:
         ]
         sizes = {"steps": chosen.steps, "warmup": chosen.steps // 3, "report": chosen.steps // 6, "seed": chosen.seed}
         screened: Iterator[Result | Opening]
-        if symmetry:
-            screened = screen_robot(get_task(robot), symmetry, left, **sizes)
+        if name == "patch":
+            screened = screen_patch(left, **sizes)
+        elif on_grid:
+            screened = screen_grid(get_task(task), left, **sizes, quadrant=symmetry == "quadrant")
         else:
-            screened = screen_patch(left, **sizes) if name == "patch" else screen_grid(get_task(name), left, **sizes)
+            screened = screen_robot(get_task(task), symmetry, left, **sizes)
         for result in screened:
             row = asdict(result) | {"task": name, "seed": chosen.seed}
             row = json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4))

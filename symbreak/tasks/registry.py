@@ -98,7 +98,7 @@ ROBOT_TASKS = {
         _locomotion(
             "hopper",
             "a one-legged robot hops forward (Hopper-v5)",
-            {"paper": View(_made("Hopper-v5"), symmetries.hopper_paper)},
+            {"paper": View(_made("Hopper-v5"), symmetries.hopper_paper, ("reward", "termination"))},
             threshold_deviations=1.0,
         ),
         _locomotion(
@@ -114,7 +114,7 @@ ROBOT_TASKS = {
             "ant",
             "a four-legged robot walks forward (Ant-v5 without contact forces)",
             {
-                "paper": View(_made("symbreak/Ant-v0"), symmetries.ant_paper),
+                "paper": View(_made("symbreak/Ant-v0"), symmetries.ant_paper, ("reward", "termination")),
                 "exact": View(_made("symbreak/AntRotation-v0"), symmetries.ant_exact),
             },
             threshold_deviations=1.5,

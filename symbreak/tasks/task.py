@@ -26,6 +26,7 @@ class View:
 
     environment: Callable[..., gym.Env]
     symmetry: Callable[[], Symmetry]
+    broken: tuple[str, ...] = ()  # "reward", "termination": what an audit finds broken beside the dynamics
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,10 @@ class Task:
     def symmetry(self, name: str | None = None) -> Symmetry:
         """The named symmetry, or the default one; built when first asked for."""
         return self._view(name).symmetry()
+
+    def broken(self, name: str | None = None) -> tuple[str, ...]:
+        """What is known to break the named symmetry beside the dynamics."""
+        return self._view(name).broken
 
     def make(self, symmetry: str | None = None, render_mode: str | None = None, **kwargs: Any) -> gym.Env:
         """A new environment whose observations transform under the named symmetry."""

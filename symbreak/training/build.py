@@ -21,7 +21,6 @@ from symbreak.gates.gate import AbstractGate, FixedGate, NoGate, OracleGate
 from symbreak.gates.learned import GateConfig, LearnedGate
 from symbreak.gates.threshold import ThresholdRule
 from symbreak.models.predictor import AbstractOutcome, CellOutcome, IncrementOutcome
-from symbreak.symmetry.layout import Symmetry
 from symbreak.tasks.task import Task
 from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
 
@@ -77,17 +76,22 @@ def gate_config(task: Task, preset: Preset, steps: int, learning_starts: int) ->
     )
 
 
-def outcome_for(task: Task, symmetry: Symmetry, preset: Preset) -> AbstractOutcome:
+def outcome_for(task: Task, symmetry_name: str | None, preset: Preset, config: GateConfig) -> AbstractOutcome:
     """What the one-step predictors predict on this task."""
+    symmetry = task.symmetry(symmetry_name)
     if task.jax_env is not None:
+        if config.reward_head is not None or config.termination_head is not None:
+            raise InputError("the heads of a grid-world's predictors follow from its rewards; leave out gate.*_head")
         world = task.jax_env()
         if not world.passable_penalty:
             return CellOutcome(symmetry, world.size)
         if preset == "paper":
             return CellOutcome(symmetry, world.size, "scalar")
         return CellOutcome(symmetry, world.size, "categorical", tuple(world.reward_values))
-    hopper = task.name == "hopper" and preset == "default"  # its audit shows reward and termination breaking
-    return IncrementOutcome(symmetry, reward_head=hopper, termination_head=hopper, scaled=preset == "default")
+    broken = task.broken(symmetry_name) if preset == "default" else ()
+    reward = "reward" in broken if config.reward_head is None else config.reward_head
+    termination = "termination" in broken if config.termination_head is None else config.termination_head
+    return IncrementOutcome(symmetry, reward, termination, scaled=preset == "default")
 
 
 @lru_cache(maxsize=32)
@@ -114,12 +118,13 @@ class StateIndex:
 def make_gate(
     method: Method,
     task: Task,
-    symmetry: Symmetry,
+    symmetry_name: str | None,
     preset: Preset,
     steps: int,
     changes: dict[str, Any],
     learning_starts: int | None = None,
 ) -> AbstractGate:
+    symmetry = task.symmetry(symmetry_name)
     actions = symmetry.action.size if symmetry.discrete else 0
     if method.gate == "none":
         return NoGate(actions)
@@ -129,10 +134,11 @@ def make_gate(
         starts = task.random_steps if learning_starts is None else learning_starts
         config = gate_config(task, preset, steps, starts)
         if not symmetry.discrete:
-            config = replace(config, state_gate=method.state_gate, candidates=method.candidates)
+            config = replace(config, state_gate=method.state_gate)
         if method.shared_predictors:  # two heads on one trunk need a second predictor to share it with
             config = replace(config, disagreement="trained", shared_predictor_trunk=True)
-        return LearnedGate(symmetry, outcome_for(task, symmetry, preset), replace(config, **changes))
+        config = replace(config, **changes)
+        return LearnedGate(symmetry, outcome_for(task, symmetry_name, preset, config), config)
     if task.jax_env is None:
         raise InputError(
             f"method {method.gate!r} needs a grid-world, whose tables say what is broken; {task.name} is none"
@@ -159,7 +165,7 @@ def build_agent(
         method = as_published(method)
 
     def gated(learning_starts: int) -> AbstractGate:
-        return make_gate(method, task, symmetry, preset, budget, gate or {}, learning_starts)
+        return make_gate(method, task, symmetry_name, preset, budget, gate or {}, learning_starts)
 
     if task.algorithm == "dqn":
         _require_no_policy(method_name, method)

@@ -2,7 +2,7 @@
 
 config.json     what was asked for
 metrics.jsonl   one object per evaluation (and log); names are stable and documented in docs/methods.md
-status.json     running, finished, interrupted or failed, at which step, and why it is not exact if it is not
+status.json     running, finished, interrupted or failed, at which step, why it is not exact if it is not, and notes
 checkpoints/    the last three; see `checkpoint`
 replay/         what the checkpoints refer to; see `segments`
 tensorboard/    the numbers of metrics.jsonl for TensorBoard
@@ -83,6 +83,7 @@ class Record:
         self.directory = directory
         self.rows: list[dict[str, float]] = []
         self.inexact: list[str] = []
+        self.notes: tuple[str, ...] = ()  # to be read beside the results
         self._size, self._digest = 0, hashlib.sha256()
         self._board: Any = None
         self._lock: RunLock | None = None
@@ -188,6 +189,7 @@ class Record:
             status: dict[str, Any] = {"state": state, "step": step, "exact": not self.inexact}
             status |= {"reason": reason} if reason else {}
             status |= {"inexact": list(self.inexact)} if self.inexact else {}
+            status |= {"notes": list(self.notes)} if self.notes else {}
             replace_file(self.directory / "status.json", (json.dumps(status) + "\n").encode())
 
     def beat(self, *, always: bool = False) -> None:

@@ -91,7 +91,7 @@ class Run:
         run = cls(config, Record(None), task, watch)
         try:
             run.record = Record.create(config, directory, versions())
-            run._say_how_to_continue()
+            run._say_beside_results()
             run.driver.begin()
             run._follow(())
         except BaseException as problem:
@@ -109,7 +109,7 @@ class Run:
         except BaseException:
             record.close()
             raise
-        run._say_how_to_continue()
+        run._say_beside_results()
         try:
             run._load()
         except BaseException:
@@ -117,7 +117,10 @@ class Run:
             raise
         return run
 
-    def _say_how_to_continue(self) -> None:
+    def _say_beside_results(self) -> None:
+        from symbreak.gates.gate import caveats
+
+        self.record.notes = caveats(self.agent.gate)
         if self.record.directory is not None:
             self.watch.resume = f"continue with: {resume_command(self.record.directory)}"
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 AT_LEAST_ONE = {
     *("batch", "width", "capacity", "evaluations", "episodes", "steps", "checkpoint_every", "log_every"),
     "environments",
-    *("predictor_width", "predictor_steps", "predictor_every", "gate_every", "every", "few", "candidates"),
+    *("predictor_width", "predictor_steps", "predictor_every", "gate_every", "every", "few"),
 }
 POSITIVE = {"rate", "predictor_rate", "environment_timeout", "first_temperature"}
 

@@ -10,6 +10,7 @@ import pytest
 from symbreak.audit import AuditReport, audit
 from symbreak.symmetry import D, Layout, Symmetry
 from symbreak.tasks import get_task
+from symbreak.tasks.registry import ROBOT_TASKS
 from symbreak.theory import PermutationAction, TabularMDP, strict_gate
 
 
@@ -77,6 +78,15 @@ def test_arms_are_approximate(name):
     assert report.termination.is_exact
     # A cube of actions is not the image of itself under rotations; actions in the hand's own axes do not turn.
     assert report.action_bounds_invariant == (name == "ur5e-reach")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "view"), [(name, view) for name in ROBOT_TASKS for view in get_task(name).symmetries])
+def test_tasks_say_whether_their_rewards_and_ends_break(name, view):
+    """The gate's heads follow what a task says, and that is what its audit finds."""
+    report = audit(name, view)
+    found = {part for part in ("reward", "termination") if report.rows[part].words.startswith("broken")}
+    assert set(get_task(name).broken(view)) == found
 
 
 def test_an_empty_grid_is_exact():

@@ -97,7 +97,12 @@ def kill_again_and_again(case: Case, scratch: Path, *, commands: bool = True) ->
     if (killed / "metrics.jsonl").read_bytes() != (whole / "metrics.jsonl").read_bytes():
         wrong.append(f"{case.name}: metrics.jsonl differs")
     status = json.loads((killed / "status.json").read_text())
-    if status != {"state": "finished", "step": case.steps, "exact": True}:
+    expected = json.loads((whole / "status.json").read_text()) | {
+        "state": "finished",
+        "step": case.steps,
+        "exact": True,
+    }
+    if status != expected:
         wrong.append(f"{case.name}: {status}")
     good = outcome.good if not wrong else 0
     return Outcome(good, outcome.of, tuple(wrong), f"{case.name} {good}/{outcome.of}")

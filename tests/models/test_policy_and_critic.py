@@ -134,4 +134,13 @@ def test_values_and_policies_start_small():
         assert 1e-4 < np.abs(values).max() < 0.1
         hidden = np.asarray(jax.jit(jax.vmap(model.features))(observations))
         assert np.abs(hidden).max() > 10 * np.abs(values).max()  # it is the head that is small
+    symmetry = SYMMETRIES["mirror"]
+    pairs = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, size=(64, 5)), jnp.float32)
+    for family in (Equivariant, Dense):
+        twins = make_twin_critic(family, symmetry, key=jax.random.key(0), width=64)
+        policy = make_policy(family, symmetry, key=jax.random.key(0), width=64)
+        values = jax.jit(lambda x, c=twins: jax.vmap(lambda twin: jax.vmap(twin)(x)[:, 0])(c))(pairs)
+        raw = jax.jit(jax.vmap(policy.model))(pairs[:, :3])
+        for small in (values, raw):
+            assert 1e-4 < np.abs(np.asarray(small)).max() < 0.1
     assert HEAD_SCALE == 0.01

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from symbreak.models.statistics import Running, symmetric_mean, symmetric_scale
+from symbreak.models.statistics import MANY, Running, symmetric_mean, symmetric_scale
 from symbreak.symmetry import SO3, Field, Layout, Z
 
 BATCHES, BATCH = 4_000, 250
@@ -51,6 +51,14 @@ def test_the_first_batch_counts_like_every_other():
     assert float(after_two.variance[0]) == pytest.approx(np.var([10, 14, 0, 0]), rel=1e-6)
     without_first = Running.empty((1,)).merge(jnp.asarray(values[1], jnp.float32))
     assert float(without_first.variance[0]) != pytest.approx(np.var([10, 14, 0, 0]))
+
+
+def test_a_count_never_runs_over():
+    """A 32-bit count that goes on for ever becomes negative, and with it what divides by it."""
+    full = Running(jnp.asarray(MANY, jnp.int32), jnp.zeros(1), jnp.ones(1)).merge(jnp.ones((1_000, 1)))
+    later = full.merge(jnp.ones((1_000, 1)))
+    assert int(later.count) == int(full.count) < 2**31 - 1_000_000
+    assert float(later.mean[0]) > float(full.mean[0]) > 0  # it still follows what comes
 
 
 @pytest.mark.parametrize("name", ["mirror", "turn", "space"])

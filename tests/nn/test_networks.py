@@ -58,6 +58,16 @@ def test_relaxed_network_starts_equivariant_and_can_break(style, measure):
     assert measure.error(bent, *ends(group)) > 0.01
 
 
+def test_relaxed_scales_are_shared_by_a_network_s_style_and_not_by_its_target():
+    """Four legs under a quarter turn are the regular representation, in an EMLP network too."""
+    legs = Z(4).vector
+    scales = {
+        style: Network(Relaxed, 1 * legs, 4 * legs, key=KEY, width=32, style=style).head.scales.shape
+        for style in ("regular", "emlp")
+    }
+    assert scales == {"regular": (1, 4), "emlp": (1, 16)}
+
+
 @pytest.mark.parametrize("group", ["Z4", pytest.param("SO2", marks=pytest.mark.slow)], indirect=True)
 def test_residual_network_is_nearly_equivariant_at_first(group, measure):
     assert 1e-6 < measure.error(at_start(group, Residual, "emlp"), *ends(group)) < 3e-2

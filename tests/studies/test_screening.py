@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from symbreak.agents.agent import Transition
 from symbreak.errors import InputError
 from symbreak.gates import GateConfig, LearnedGate
 from symbreak.models.predictor import IncrementOutcome
+from symbreak.studies.random_policy import random_quadrant
 from symbreak.studies.screening import main, pair_score, screen_robot
 from symbreak.studies.variants import ROBOT_VARIANTS
 from symbreak.tasks import get_task
@@ -35,6 +37,19 @@ def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp
     row = json.loads(out.read_text().splitlines()[-1])
     assert (row["task"], row["variant"]) == ("swimmer:exact", "every eighth step")
     assert row["opened"] == [pytest.approx(0.7685, abs=1e-4)] * 6  # what it starts with
+
+
+def test_one_quadrant_shows_no_image_of_any_pair(tmp_path):
+    world = get_task("grid-20").jax_env()
+    data = random_quadrant(world, 0.99, 500, jax.random.key(0))
+    x, y = np.asarray(data.observation)[:, :2].T
+    assert len(x) == 500
+    assert min(x) > 0
+    assert min(y) > 0
+    out = tmp_path / "found.jsonl"
+    main(["grid-20:quadrant", "--only", "direct", "--steps", "600", "--out", str(out)])
+    (row,) = map(json.loads, out.read_text().splitlines())
+    assert (row["task"], row["variant"], row["scores"]) == ("grid-20:quadrant", "direct", [0.5] * 6)
 
 
 def test_a_gate_that_knows_scores_one():

@@ -64,15 +64,17 @@ def test_the_paper_s_preset_is_its_tables(name):
     assert gate.classifier == "network"
     assert (gate.predictor_steps, gate.predictor_every, gate.gate_every) == (20 if grid else 2, 1, 1)
     assert (gate.rate, gate.predictor_rate, gate.largest_norm) == (1e-4, 3e-4, 1.0 if grid else 0.5)
+    assert gate.polyak == 0.005
     assert (gate.width, gate.predictor_width, gate.prior) == (256 if grid else 128, 256, 0.5 if grid else 0.7685)
     assert (config.rate, config.width, config.batch, config.discount, config.polyak) == (3e-4, 256, 256, 0.99, 0.005)
     assert agent.method.sample_when_evaluating
     if grid:
         assert (config.capacity, config.exploration_steps, config.exploration_end) == (100_000, 50_000, 0.05)
     else:
-        assert (gate.state_gate, gate.candidates, gate.expectile) == ("expectile", 4, 0.8)
+        assert (gate.state_gate, agent.method.candidates, gate.expectile) == ("expectile", 4, 0.8)
+        assert agent.gate.unchecked == ("reward", "termination")
         assert (config.largest_norm, config.radial) == (0.5, False)
-        assert config.entropy_per_action == -0.5
+        assert (config.entropy_per_action, config.first_temperature) == (-0.5, 1.0)
 
 
 def test_the_one_exception_of_the_published_target_rates():
@@ -94,6 +96,18 @@ def test_the_default_on_grids_and_robots():
     assert [gate.config.encoding for gate in (grid, slip, robot)] == ["fourier", "fourier", "raw"]
     assert [gate.config.standardise for gate in (grid, slip, robot)] == [False, False, True]
     assert {gate.config.disagreement for gate in (grid, slip, robot)} == {"averaged"}
+
+
+def test_predictors_have_heads_where_rewards_and_ends_break_and_where_they_are_asked_for():
+    heads = {name: gate_of(name).outcome for name in ("hopper", "swimmer", "ant", "fetch-reach", "ur5e-reach")}
+    assert {name for name, outcome in heads.items() if not outcome.unchecked} == {"hopper", "ant"}
+    assert gate_of("ant", symmetry_name="exact").unchecked == ("reward", "termination")
+    assert gate_of("ant", symmetry_name="exact", gate={"reward_head": True}).unchecked == ("termination",)
+    assert gate_of("hopper", gate={"reward_head": False}).unchecked == ("reward",)
+    own = build_agent(user_task("CartPole-v1", cart()), "partial", gate={"termination_head": True})
+    assert own.gate.unchecked == ("reward",)
+    with pytest.raises(InputError, match="grid-world"):
+        gate_of("grid-20", gate={"reward_head": True})
 
 
 def test_numbered_actions_alone_do_not_make_a_grid():

@@ -120,7 +120,8 @@ def test_killed_and_resumed_is_never_interrupted(case, tmp_path):
     assert fingerprint_of(killed) == fingerprint_of(whole)
     assert (killed / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
     status = json.loads((killed / "status.json").read_text())
-    assert status == {"state": "finished", "step": case.steps, "exact": True}
+    assert status == json.loads((whole / "status.json").read_text())
+    assert (status["state"], status["step"], status["exact"]) == ("finished", case.steps, True)
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:

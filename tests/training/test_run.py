@@ -147,7 +147,8 @@ def test_pieces_and_reopening_are_one_run(config, grid_run, point_run, tmp_path)
     assert fingerprint(tmp_path / "run") == fingerprint(reference)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (reference / "metrics.jsonl").read_bytes()
     status = json.loads((tmp_path / "run" / "status.json").read_text())
-    assert status == {"state": "finished", "step": config.steps, "exact": True}
+    assert status == json.loads((reference / "status.json").read_text())
+    assert (status["state"], status["step"], status["exact"]) == ("finished", config.steps, True)
 
 
 def test_several_environments_are_brought_back_too(point_run, tmp_path):
