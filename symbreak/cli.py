@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -17,7 +18,7 @@ from symbreak.commands.evaluation import evaluate
 from symbreak.commands.studying import report, study
 from symbreak.commands.theory import theory
 from symbreak.commands.training import resume, train
-from symbreak.errors import SymbreakError
+from symbreak.errors import StorageFault, SymbreakError
 
 
 def fingerprint(directory: RunDirectory) -> int:
@@ -149,6 +150,9 @@ ABOUT = (
 )
 
 
+NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+
+
 def main() -> None:
     """Run one command; mistakes are reported in one line, with the exit code that belongs to them."""
     debug = "--debug" in sys.argv
@@ -164,6 +168,9 @@ def main() -> None:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             code = 1
+        elif isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+            said = f"cannot write {error.filename or 'a file'}: {error.strerror}; mend that or choose another place"
+            code = _report(StorageFault.name, said, StorageFault.exit_code, debug)
         else:
             code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1, debug)
     sys.exit(code or 0)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from symbreak import cli
+from symbreak.commands.arguments import again
+from symbreak.training.record import resume_command
 from symbreak.training.settings import RunConfig
 
 
@@ -99,6 +103,24 @@ def test_any_other_broken_pipe_is_reported(monkeypatch, capfd):
     code, _, err = run(monkeypatch, capfd, "tasks")
     assert code == 1
     assert err.startswith("error[bug]: BrokenPipeError: of an environment")
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 5), (errno.EACCES, 5), (errno.ENOENT, 1)])
+def test_a_disk_that_takes_nothing_is_no_bug(monkeypatch, capsys, number, code):
+    def tasks() -> int:
+        raise OSError(number, "as the system says", "pictures/ant.png")
+
+    monkeypatch.setitem(cli.COMMANDS, "tasks", tasks)
+    ended, _, err = run(monkeypatch, capsys, "tasks")
+    assert ended == code
+    assert err.startswith(
+        "error[storage]: cannot write pictures/ant.png: as the system says" if code == 5 else "error[bug]"
+    )
+
+
+def test_commands_to_go_on_can_be_pasted():
+    assert resume_command(Path("my runs/a")) == "symbreak resume 'my runs/a'"
+    assert again("my files/robot.py:R", []) == " --symmetry 'my files/robot.py:R'"
 
 
 def test_a_finished_run_answers_for_its_own_configuration_only(monkeypatch, capsys, tmp_path):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbreak.bench.figure import draw
 from symbreak.errors import SymbreakError
+from symbreak.training.watch import end_with_parent
 
 PARTS = ("layers", "agents", "parts", "scaling")
 
@@ -20,7 +23,8 @@ def bench_all(directory: Path, quick: bool = False) -> dict[str, Any]:
     for part in PARTS:
         command = [sys.executable, "-m", "symbreak", "bench", part, "--json", *(["--quick"] if quick else [])]
         print(f"bench {part} …", flush=True)
-        found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        ends = partial(end_with_parent, signal.SIGTERM)
+        found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, preexec_fn=ends)
         if found.returncode:
             raise SymbreakError(f"bench {part} ended with exit code {found.returncode}; its message is above")
         results |= json.loads(found.stdout.splitlines()[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,5 +54,5 @@ def again(symmetry: str | None, packages: Sequence[str]) -> str:
     """The flags that a later command needs, because a run does not store them."""
     from symbreak.tasks.user_file import names_a_file
 
-    own = f" --symmetry {symmetry}" if symmetry is not None and names_a_file(symmetry) else ""
+    own = f" --symmetry {shlex.quote(symmetry)}" if symmetry is not None and names_a_file(symmetry) else ""
     return own + (f" --env-import {' '.join(packages)}" if packages else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -42,27 +43,32 @@ def study(
     from symbreak.studies.plans import plan
     from symbreak.studies.progress import LiveTable, print_plan
     from symbreak.studies.summary import add_to_plan, write_summary
+    from symbreak.training.directory import lock_run_directory
+    from symbreak.training.files import storage_faults
     from symbreak.training.watch import raising_on_sigterm
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least one run goes on at a time; use 1 or more")
     jobs = plan(name, seeds=seeds, steps=steps, methods=methods, settings=settings)
-    out = Path("results") / name if out is None else out
+    out = Path("results", name) if out is None else Path(os.path.abspath(out))  # of "." there is no directory beside it
     if dry_run:
         print_plan(name, jobs, out)
         return 0
-    refuse_replacing(out, jobs)
-    add_to_plan(out, jobs)
-    if taken := take_over(out, jobs):
-        print(f"{taken} runs were made by other studies; their records are taken over")
-    with raising_on_sigterm("start again with the same command"), LiveTable(name) as show:
-        if ray is not None:
-            from symbreak.studies.cluster import run_on_ray
+    with storage_faults(f"create {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+    with raising_on_sigterm("start again with the same command"), lock_run_directory(out):
+        refuse_replacing(out, jobs)
+        add_to_plan(out, jobs)
+        if taken := take_over(out, jobs):
+            print(f"{taken} runs were made by other studies; their records are taken over")
+        with LiveTable(name) as show:
+            if ray is not None:
+                from symbreak.studies.cluster import run_on_ray
 
-            table = run_on_ray(jobs, out, address=ray, show=show, keep_runs=keep_runs)
-        else:
-            table = run_local(jobs, out, workers=workers, show=show, keep_runs=keep_runs)
-    write_summary(out.parent)
+                table = run_on_ray(jobs, out, address=ray, show=show, keep_runs=keep_runs)
+            else:
+                table = run_local(jobs, out, workers=workers, show=show, keep_runs=keep_runs)
+        write_summary(out.parent)
     failed = [entry for entry in table if entry.state == "failed"]
     for entry in failed:
         print(f"failed: {entry.job.name}: {entry.reason}", file=sys.stderr)

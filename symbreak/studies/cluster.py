@@ -1,6 +1,6 @@
 """The runs of a study as tasks of an existing Ray cluster; their directories lie on storage that every node sees.
 
-A task starts the same process as a local study does. If its worker or node dies, that process dies with it, Ray starts
+A task starts the same process as a local study does. If its worker or node dies, that process ends with it, Ray starts
 the task again elsewhere, and the run goes on from its newest checkpoint. The lock of a run's directory keeps two nodes
 from making the same run.
 """
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import Progress, command, end_with_parent, recorded, run_directory, settle
+from symbreak.studies.launch import Progress, command, recorded, run_directory, settle
 from symbreak.studies.plans import Job
-from symbreak.training.directory import SILENCE, DirectoryInUse
 from symbreak.training.record import read_status
+from symbreak.training.watch import end_with_parent
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault
-PAUSE = 5.0  # seconds between looks at a directory that is in use
 
 
 def run_on_ray(
@@ -82,22 +80,10 @@ def run_on_ray(
 
 
 def _work(arguments: list[str]) -> int:
-    """Runs on a node. A directory that a dead node still seems to hold is waited for until its silence is long enough.
-
-    What the process says goes to the log beside its run's directory, as in a local study.
-    """
+    """Runs on a node. What the process says goes to the log beside its run's directory, as in a local study."""
     log = Path(arguments[-1]).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + SILENCE + 60
-    killed = partial(end_with_parent, signal.SIGKILL)  # else it would go on without its worker and hold the directory
-    while True:
-        with log.open("ab") as said:
-            ended = subprocess.run(arguments, stdout=said, stderr=said, preexec_fn=killed, check=False)
-        held = ended.returncode == DirectoryInUse.exit_code and b"in use" in _last_line(log)
-        if not held or time.monotonic() > until:
-            return ended.returncode
-        time.sleep(PAUSE)
-
-
-def _last_line(path: Path) -> bytes:
-    return (path.read_bytes().splitlines() or [b""])[-1]
+    # Without its worker of Ray the run must not go on, and hold its directory.
+    ends = partial(end_with_parent, signal.SIGTERM)
+    with log.open("ab") as said:
+        return subprocess.run(arguments, stdout=said, stderr=said, preexec_fn=ends, check=False).returncode

@@ -11,7 +11,6 @@ failed. A study that ends before its runs do, for whatever reason, asks them to 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
@@ -25,14 +24,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, StorageFault
-from symbreak.studies.plans import Job
+from symbreak.errors import InputError, StorageFault, SymbreakError
+from symbreak.studies.plans import Job, digest_of
+from symbreak.training.files import replace_file, storage_faults
 from symbreak.training.inspection import fingerprint
 from symbreak.training.record import is_finished, read_config, read_status
+from symbreak.training.settings import RunConfig
+from symbreak.training.watch import end_with_parent
 
 ATTEMPTS = 3
 KEPT = ("config.json", "metrics.jsonl", "status.json")
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)  # looked up here: little may happen between fork and exec
 
 
 @dataclass
@@ -70,12 +71,18 @@ def _facts(record: Path) -> dict[str, Any]:
 
 
 def refuse_replacing(out: Path, jobs: Sequence[Job]) -> None:
-    """A finished run is never replaced by one of the same name and another configuration."""
+    """No run, finished or begun, is replaced or continued by one of the same name and another configuration."""
     for job in jobs:
-        directory = record_directory(out, job)
-        if _facts(directory).get("state") == "finished" and recorded(out, job) is None:
-            other = read_config(directory).differences(job.config)
-            raise InputError(f"{directory} holds a run with {other}; choose another --out")
+        record = record_directory(out, job)
+        if _facts(record).get("state") == "finished":
+            refuse_another(record, job.config)
+        refuse_another(run_directory(out, job), job.config)
+
+
+def refuse_another(directory: Path, config: RunConfig) -> None:
+    """Refuse a directory with a run of another configuration."""
+    if (directory / "config.json").exists() and (other := read_config(directory).differences(config)):
+        raise InputError(f"{directory} holds a run with {other}; choose another --out")
 
 
 def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
@@ -83,9 +90,17 @@ def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
     records: dict[str, Path] = {}  # by digest
     for path in sorted(out.parent.glob("*/records/*/*/*/record.json")):
         facts = _facts(path.parent)
-        if facts.get("state") == "finished" and path.parents[4] != out:
+        if facts.get("state") == "finished" and path.parents[4] != out and _is_of(path.parent, facts):
             records.setdefault(str(facts.get("digest")), path.parent)
     return {job.name: records[job.digest] for job in jobs if not recorded(out, job) and job.digest in records}
+
+
+def _is_of(record: Path, facts: dict[str, Any]) -> bool:
+    """Whether a record's digest is that of its own configuration."""
+    try:
+        return digest_of(read_config(record)) == facts.get("digest")
+    except SymbreakError:
+        return False
 
 
 def take_over(out: Path, jobs: Sequence[Job]) -> int:
@@ -102,8 +117,11 @@ def take_over(out: Path, jobs: Sequence[Job]) -> int:
     return len(found)
 
 
-def write_record(out: Path, job: Job, state: str, attempts: int) -> None:
-    """Keep what is small of a run; `record.json` comes last, and with it the record counts."""
+def write_record(out: Path, job: Job, state: str, attempts: int, reason: str = "") -> None:
+    """Keep what is small of a run; `record.json` comes last, and with it the record counts.
+
+    A run that failed says so itself, also when it was killed or never began.
+    """
     source, target = run_directory(out, job), record_directory(out, job)
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -113,18 +131,26 @@ def write_record(out: Path, job: Job, state: str, attempts: int) -> None:
         facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}
         if state == "finished":
             facts["fingerprint"] = fingerprint(source)
-        temporary = target / "record.json.part"
-        temporary.write_text(json.dumps(facts, indent=1) + "\n")
-        os.replace(temporary, target / "record.json")
+        else:
+            if not (target / "config.json").exists():
+                replace_file(target / "config.json", _json(job.config.to_json()))
+            status = {"step": 0, **read_status(source), "state": state, "reason": reason}
+            replace_file(target / "status.json", _json(status))
+        replace_file(target / "record.json", _json(facts))
     except OSError as problem:
         raise StorageFault(f"cannot write the record {target}: {problem.strerror}; free some space") from problem
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode()
 
 
 def command(out: Path, job: Job) -> list[str]:
     """What starts or continues a job's run, on this machine or another that sees the directory."""
     config = out / "jobs" / f"{job.name.replace('/', '_')}.json"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(json.dumps(job.config.to_json(), indent=1) + "\n")
+    with storage_faults(f"write {config}"):
+        config.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(config, _json(job.config.to_json()))
     return [sys.executable, "-m", "symbreak.studies.worker", str(config), str(run_directory(out, job))]
 
 
@@ -176,22 +202,17 @@ def run_local(
 def _start(out: Path, entry: Progress, core: int) -> None:
     """In a session of its own: Ctrl-C reaches the study alone, which passes on one signal; two would leave no time."""
     entry.state, entry.attempts = "running", entry.attempts + 1
-    log = run_directory(out, entry.job).with_suffix(".log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as said:
-        entry.process = subprocess.Popen(
-            [*command(out, entry.job), str(core)],
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-            preexec_fn=partial(end_with_parent, signal.SIGTERM),
-        )
-
-
-def end_with_parent(number: signal.Signals) -> None:
-    """To be called in a new process: Linux sends it this signal when whoever started it is gone, however that was."""
-    if _prctl is not None:
-        _prctl(1, number)  # PR_SET_PDEATHSIG
+    arguments, log = [*command(out, entry.job), str(core)], run_directory(out, entry.job).with_suffix(".log")
+    with storage_faults(f"write {log}"):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as said:
+            entry.process = subprocess.Popen(
+                arguments,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+                preexec_fn=partial(end_with_parent, signal.SIGTERM),
+            )
 
 
 def settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:
@@ -208,4 +229,4 @@ def settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:
         log = directory.with_suffix(".log")
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         entry.state, entry.reason = "failed", lines[-1][:200] if lines else f"exit code {code}"
-        write_record(out, entry.job, "failed", entry.attempts)
+        write_record(out, entry.job, "failed", entry.attempts, entry.reason)

@@ -32,7 +32,7 @@ def random_transitions(world: Any, discount: float, steps: int, key: Key) -> Tra
 
 def random_quadrant(world: Any, discount: float, steps: int, key: Key) -> Transition:
     """The same where only one quadrant of the grid is ever seen: of no pair there is another of its orbit."""
-    everywhere = random_transitions(world, discount, 6 * steps, key)
+    everywhere = random_transitions(world, discount, 6 * steps + 5_000, key)
     here = np.flatnonzero(np.all(np.asarray(everywhere.observation[:, :2]) > 0, axis=1))[:steps]
     assert len(here) == steps
     return jax.tree.map(lambda column: column[here], everywhere)

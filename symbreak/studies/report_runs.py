@@ -122,7 +122,18 @@ def find_runs(directories: Sequence[Path]) -> list[Run]:
     parent = os.path.commonpath([path.parent for path in found])
     named = [(path.relative_to(parent).as_posix(), path) for path in found]
     runs = [_read_run(name, path) for name, path in sorted(named, key=lambda pair: natural(pair[0]))]
-    return [run for run in runs if isinstance(run.config.get("task"), str)]
+    return _once(run for run in runs if isinstance(run.config.get("task"), str))
+
+
+def _once(runs: Iterable[Run]) -> list[Run]:
+    """A run whose record stands in several studies, since they share it, is one run and no further seed."""
+    kept: dict[object, Run] = {}
+    for run in runs:
+        facts = run.directory / "record.json"
+        known = read_json(facts) if facts.exists() else {}
+        same = known.get("digest"), known.get("fingerprint")
+        kept.setdefault(same if all(same) else run.directory, run)
+    return list(kept.values())
 
 
 def _is_in_the_making(run: Path, asked: Path) -> bool:
@@ -169,7 +180,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise StorageFault(f"cannot read {path}: {problem.strerror}") from problem
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise StorageFault(f"{path} is no JSON ({problem}); restore or delete this run") from problem
 
 
@@ -217,6 +228,8 @@ def _label(run: Run, members: list[Run]) -> str:
         ours = _changes(run, part)
         common = [key for key in ours if all(_changes(other, part).get(key, ...) == ours[key] for other in members)]
         label += "".join(f" {key}={json.dumps(ours[key])}" for key in sorted(ours) if key not in common)
+    if len({other.config.get("environments", 1) for other in members}) > 1:
+        label += f" environments={config.get('environments', 1)}"
     if len({json.dumps(other.config.get("steps")) for other in members}) > 1 and _is_number(config.get("steps")):
         label += f" {config['steps']:,} steps"
     return label
@@ -233,7 +246,16 @@ def method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:
 
 
 def _common_steps(runs: list[Run], members: list[Run]) -> np.ndarray:
-    """Where any run of the group was evaluated; where none was, the steps of the setting or the planned last one."""
+    """Where any run of the group was evaluated; where none was, the steps of the setting or the planned last one.
+
+    Where one failed, also the steps of others with its budget, and the last one: else all that crash would end early.
+    """
+    if any(run.state == "failed" for run in runs):
+        budgets: set[Any] = {steps for run in runs if _is_number(steps := run.config.get("steps"))}
+        others = {row["step"] for run in members if run.config.get("steps") in budgets for row in run.rows}
+        own = {row["step"] for run in runs for row in run.rows}
+        if steps := sorted({*own, *others, *map(float, budgets)}):
+            return np.array(steps)
     for source in (runs, members):
         steps = sorted({row["step"] for run in source for row in run.rows})
         if steps:

@@ -17,6 +17,7 @@ from symbreak.errors import InputError, StorageFault, SymbreakError
 from symbreak.studies.plans import Job, digest_of
 from symbreak.studies.report_runs import find_runs, group_runs, read_json
 from symbreak.studies.report_tables import summarise
+from symbreak.training.files import replace_file, storage_faults
 from symbreak.training.record import read_config
 
 
@@ -46,11 +47,9 @@ def summary_of(results: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, content: Any) -> Path:
-    try:
+    with storage_faults(f"create {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-    except OSError as problem:
-        raise StorageFault(f"cannot write {path}: {problem.strerror}; choose another --out") from problem
+    replace_file(path, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
     return path
 
 
@@ -81,14 +80,29 @@ def verify(directory: Path) -> int:
         if missing:
             shown = ", ".join(missing[:3]) + (" …" if len(missing) > 3 else "")
             raise InputError(f"{study} lacks {len(missing)} of {len(plan)} runs ({shown}); run the study again")
+        _require_whole(study, plan)
         _require_alike(study, plan)
         runs += len(plan)
     results = directory.parent if one else directory
     claimed, found = read_json(results / "summary.json"), summary_of(results)
-    for study in studies:
-        if not isinstance(claimed, dict) or claimed.get(study.name) != found[study.name]:
-            raise InputError(f"{results / 'summary.json'} does not follow from the records of {study.name}")
+    for name in [directory.name] if one else sorted({*found, *(claimed if isinstance(claimed, dict) else ())}):
+        if not isinstance(claimed, dict) or claimed.get(name) != found.get(name):
+            raise InputError(f"{results / 'summary.json'} does not follow from the records of {name}")
     return runs
+
+
+def _require_whole(study: Path, plan: dict[str, str]) -> None:
+    """Nothing counts that was not asked for, and a record's files agree on how its run ended."""
+    there = {path.parent.relative_to(study / "records").as_posix() for path in study.glob("records/**/config.json")}
+    if strange := sorted(there - set(plan)):
+        raise InputError(f"{study / 'records' / strange[0]} was not asked for; run the study so, or delete it")
+    for run in find_runs([study / "records"]):
+        facts = read_json(run.directory / "record.json")
+        if facts.get("state") != run.state or not run.settled:
+            raise InputError(f"{run.directory} is {facts.get('state')} by its record, {run.state} by itself")
+        steps = run.config.get("steps")
+        if run.state == "finished" and steps is not None and (not run.rows or run.rows[-1]["step"] != steps):
+            raise InputError(f"{run.directory} is finished without a row of its last step; make it again")
 
 
 def _is_there(record: Path, digest: str) -> bool:

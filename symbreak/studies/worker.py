@@ -1,6 +1,7 @@
 """One job of a study in a process of its own: `python -m symbreak.studies.worker CONFIG.json DIRECTORY [CORE]`.
 
-Begins the run, or continues it where it stopped; a finished one is left alone. It exits as the command
+Begins the run, or continues it where it stopped; a finished one is left alone, one of another configuration is refused.
+A directory that a dead node still seems to hold is waited for until its silence is long enough. It exits as the command
 line does.
 """
 
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from symbreak.errors import SymbreakError
 from symbreak.training.cores import use_one_core
 from symbreak.training.fast_start import prepare_process
+
+PAUSE = 2.0  # seconds between looks at a directory that is in use
 
 
 def main(arguments: list[str]) -> int:
@@ -22,24 +26,38 @@ def main(arguments: list[str]) -> int:
         os.sched_setaffinity(0, {int(arguments[2])})
     use_one_core()
     prepare_process()  # with the compilation cache: the runs of a study differ in little but their seeds
+    from symbreak.training.directory import SILENCE, DirectoryInUse
+
+    until = time.monotonic() + SILENCE + 60
+    while True:
+        try:
+            work(config_path, directory)
+        except SymbreakError as problem:
+            if isinstance(problem, DirectoryInUse) and time.monotonic() < until:
+                time.sleep(PAUSE)
+                continue
+            print(problem, file=sys.stderr)
+            return problem.exit_code
+        return 0
+
+
+def work(config_path: Path, directory: Path) -> None:
+    """Begin, continue or leave alone the run of this configuration."""
+    from symbreak.studies.launch import refuse_another
     from symbreak.training.record import is_finished
     from symbreak.training.run import resume, train
     from symbreak.training.settings import parse_config
     from symbreak.training.watch import Watch
 
-    try:
-        if is_finished(directory):
-            return 0
-        with Watch(owns_process=True) as watch:
-            if (directory / "config.json").exists():
-                resume(directory, watch=watch)
-            else:
-                config = parse_config(json.loads(config_path.read_text()), str(config_path))
-                train(config, directory, watch=watch)
-    except SymbreakError as problem:
-        print(problem, file=sys.stderr)
-        return problem.exit_code
-    return 0
+    config = parse_config(json.loads(config_path.read_text()), str(config_path))
+    refuse_another(directory, config)
+    if is_finished(directory):
+        return
+    with Watch(owns_process=True) as watch:
+        if (directory / "config.json").exists():
+            resume(directory, watch=watch)
+        else:
+            train(config, directory, watch=watch)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from typing import Any
 from symbreak.errors import StorageFault
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import lock_run_directory
-from symbreak.training.files import FileRecord, read_file, storage_faults
+from symbreak.training.files import read_file, storage_faults
+from symbreak.training.meta import Meta
 from symbreak.training.provenance import differences, provenance, versions
 from symbreak.training.record import (
     MOST_METRICS,
@@ -28,7 +29,6 @@ from symbreak.training.record import (
 )
 from symbreak.training.run import Run
 from symbreak.training.segments import restore_replay
-from symbreak.training.tally import Ledger
 
 
 def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
@@ -85,17 +85,17 @@ def read_run(directory: Path, task: Any) -> Run:
 def _read(run: Run, directory: Path) -> None:
     trees, replay = run.driver.templates()
     loaded = stored_checkpoint(directory, trees, run.agent.symmetry.digest)
-    meta, where = loaded.meta, str(loaded.path)
-    run.step, run.row_step, run.ledger = loaded.step, meta["row_step"], Ledger.from_json(meta["ledger"], where)
+    meta = Meta.parse(loaded.meta, str(loaded.path))
+    run.step, run.row_step, run.ledger = loaded.step, meta.row_step, meta.ledger
     run.finished = is_finished(directory) and loaded.step == run.schedule.end
     restored = restore_replay(directory / "replay", loaded.segments, replay)
-    mismatch = run.driver.restore(loaded.step, loaded.trees, restored, meta["environment"])
-    expected, path = FileRecord.from_json(meta["metrics"], where), directory / "metrics.jsonl"
-    data = read_file(path, MOST_METRICS)[: expected.size]
-    require_prefix(data, expected, path)
+    mismatch = run.driver.restore(loaded.step, loaded.trees, restored, meta.environment)
+    path = directory / "metrics.jsonl"
+    data = read_file(path, MOST_METRICS)[: meta.metrics.size]
+    require_prefix(data, meta.metrics, path)
     run.record.rows = [json.loads(line) for line in data.splitlines()]
-    changed = [*differences(meta["provenance"], provenance()), *([mismatch] if mismatch else [])]
-    run.record.inexact = list(dict.fromkeys([*meta["inexact"], *changed]))
+    changed = [*differences(meta.provenance, provenance()), *([mismatch] if mismatch else [])]
+    run.record.inexact = list(dict.fromkeys([*meta.inexact, *changed]))
 
 
 def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> Any:

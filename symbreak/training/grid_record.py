@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 
 from symbreak.errors import InputError, StorageFault
+from symbreak.training.files import replace_file
 
 FILE = "grid.json"
 FORMAT = 1
@@ -103,10 +104,7 @@ def write_grid_record(
         scale = max(1.0, float(values.max()))
         content |= {"disagreement": _text(_levels("disagreement", values, scale)), "disagreement_scale": scale}
     path = path / FILE if path.is_dir() else path
-    try:
-        path.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise StorageFault(f"the grid record cannot be written to {path}: {problem.strerror}") from problem
+    replace_file(path, (json.dumps(content) + "\n").encode())
     return path
 
 

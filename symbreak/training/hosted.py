@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -23,7 +24,7 @@ from symbreak.agents.agent import Transition
 from symbreak.nn.keys import Key, named_key
 from symbreak.training.guarded import GuardedEnvironment, Limit, no_limit
 from symbreak.training.replay import Replay
-from symbreak.training.seats import Episode, Seat
+from symbreak.training.seats import Episode, Seat, remembered
 from symbreak.training.tally import Tally, require_finite_metrics
 
 
@@ -125,7 +126,8 @@ class HostedLoop:
         self.device = Device(agent)
         self.key = jax.random.key(seed)
         layout = agent.symmetry.observation
-        self.seats = [Seat(GuardedEnvironment(make(), layout, "step", limit), seed) for _ in range(copies)]
+        most = remembered(copies, 4 if agent.symmetry.discrete else 4 * agent.symmetry.action.size)
+        self.seats = [Seat(GuardedEnvironment(make(), layout, "step", limit), seed, most) for _ in range(copies)]
         self.testing = GuardedEnvironment(make(), layout, "evaluation step", limit)
         self.step = 0
         self.returns: deque[float] = deque(maxlen=100)  # of the last episodes; told, not part of the run
@@ -222,5 +224,6 @@ class HostedLoop:
         return result
 
     def close(self) -> None:
-        for guarded in (*(seat.environment for seat in self.seats), self.testing):
-            guarded.environment.close()
+        with ExitStack() as stack:  # each of them, also when one raises
+            for guarded in (*(seat.environment for seat in self.seats), self.testing):
+                stack.callback(guarded.environment.close)

@@ -9,7 +9,8 @@ from pathlib import Path
 from symbreak.errors import StorageFault
 from symbreak.training.arrays import as_bytes, describe
 from symbreak.training.checkpoint import Checkpoints, CheckpointStatus, Loaded
-from symbreak.training.files import Damaged, FileRecord, is_count, read_file
+from symbreak.training.files import read_file
+from symbreak.training.meta import Meta
 from symbreak.training.record import MOST_METRICS, read_config, require_prefix
 from symbreak.training.segments import COLUMNS, read_segment
 from symbreak.training.strict_json import to_json
@@ -18,7 +19,7 @@ from symbreak.training.strict_json import to_json
 @dataclass(frozen=True)
 class Verdict:
     checkpoints: list[CheckpointStatus]  # oldest first
-    metrics: str | None  # what is wrong with metrics.jsonl, if anything
+    metrics: str | None  # what is wrong with metrics.jsonl or the newest checkpoint's facts, if anything
 
     @property
     def good(self) -> int:
@@ -56,23 +57,20 @@ def fingerprint(directory: Path) -> str:
     loaded = checkpoints.load(None) if checkpoints.directory.is_dir() else None
     if loaded is None:
         raise StorageFault(f"{directory} has no checkpoint yet, so there is nothing to compare; resume the run first")
-    _require_metrics(directory, loaded)
+    meta = _require_metrics(directory, loaded)
     digest = hashlib.sha256()
     for name, array in sorted(loaded.trees.items()):
         digest.update(f"{name}\0{describe(array)}\n".encode())
         digest.update(as_bytes(array))
-    for name, column in _replay_digests(directory / "replay", loaded).items():
+    for name, column in _replay_digests(directory / "replay", loaded, meta.capacity).items():
         digest.update(f"replay/{name}\0{column}\n".encode())
-    facts = {"environment": loaded.meta["environment"], "chain": loaded.meta["ledger"]["chain"], "step": loaded.step}
+    facts = {"environment": meta.environment, "chain": meta.ledger.chain, "step": loaded.step}
     digest.update(to_json(facts, "facts"))
     return digest.hexdigest()
 
 
-def _replay_digests(directory: Path, loaded: Loaded) -> dict[str, str]:
+def _replay_digests(directory: Path, loaded: Loaded, capacity: int) -> dict[str, str]:
     """By column, independent of how the transitions are divided into segments."""
-    capacity = loaded.meta["capacity"]
-    if not is_count(capacity):
-        raise Damaged(f"{loaded.path} does not say how large its replay is")
     digests = {name: hashlib.sha256() for name in COLUMNS}
     oldest = max(0, loaded.segments[-1].end - capacity) if loaded.segments else 0
     for reference in loaded.segments:
@@ -82,10 +80,10 @@ def _replay_digests(directory: Path, loaded: Loaded) -> dict[str, str]:
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def _require_metrics(directory: Path, loaded: Loaded) -> None:
-    expected = FileRecord.from_json(loaded.meta["metrics"], str(loaded.path))
-    path = directory / "metrics.jsonl"
-    require_prefix(read_file(path, MOST_METRICS), expected, path)
+def _require_metrics(directory: Path, loaded: Loaded) -> Meta:
+    meta, path = Meta.parse(loaded.meta, str(loaded.path)), directory / "metrics.jsonl"
+    require_prefix(read_file(path, MOST_METRICS), meta.metrics, path)
+    return meta
 
 
 def _checkpoints(directory: Path) -> Checkpoints:

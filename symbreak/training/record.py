@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,7 +35,7 @@ PARTS = ("checkpoints", "replay", "tensorboard")
 
 
 def resume_command(directory: Path) -> str:
-    return f"symbreak resume {directory}"
+    return f"symbreak resume {shlex.quote(str(directory))}"
 
 
 def resume_again(directory: Path) -> str:
@@ -76,6 +77,14 @@ def refuse_existing(directory: Path) -> None:
         raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_again(directory)}")
 
 
+def _make_parts(directory: Path) -> None:
+    """The directories within a run's; what they link to elsewhere is none of its business."""
+    for name in PARTS:
+        if (directory / name).is_symlink():
+            raise Damaged(f"{directory / name} is a symbolic link; remove it")
+        (directory / name).mkdir(exist_ok=True)
+
+
 class Record:
     """The directory of one run, locked by this process; `None` as directory keeps rows in memory only."""
 
@@ -102,9 +111,8 @@ class Record:
         try:
             refuse_existing(directory)
             with storage_faults(f"create the files of a run in {directory}"):
-                for name in PARTS:
-                    (directory / name).mkdir(exist_ok=True)
-                (directory / "metrics.jsonl").write_bytes(b"")
+                _make_parts(directory)
+            replace_file(directory / "metrics.jsonl", b"")
             text = json.dumps({**config.to_json(), "versions": versions}, indent=1) + "\n"
             replace_file(directory / "config.json", text.encode())  # last: with it, a directory holds a run
             record.status("running", 0)
@@ -130,10 +138,9 @@ class Record:
         assert self.directory is not None
         path = self.directory / "metrics.jsonl"
         with storage_faults(f"continue the run in {self.directory}"):
-            for name in PARTS:
-                (self.directory / name).mkdir(exist_ok=True)
+            _make_parts(self.directory)
             if metrics is None:
-                path.write_bytes(b"")
+                replace_file(path, b"")
             data = read_file(path, MOST_METRICS)[: metrics.size] if metrics is not None else bytearray()
         if metrics is not None:
             require_prefix(data, metrics, path)

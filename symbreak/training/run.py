@@ -12,10 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, Interrupted, StorageFault
-from symbreak.training.files import FileRecord, read_file
+from symbreak.errors import EnvironmentFault, InputError, Interrupted, StorageFault
+from symbreak.training.directory import DirectoryInUse
+from symbreak.training.files import read_file
 from symbreak.training.provenance import differences, provenance, versions
-from symbreak.training.record import MOST_METRICS, Record, is_finished, read_config, refuse_existing, resume_command
+from symbreak.training.record import (
+    MOST_METRICS,
+    Record,
+    is_finished,
+    read_config,
+    read_status,
+    refuse_existing,
+    resume_command,
+)
 from symbreak.training.schedule import Schedule
 from symbreak.training.settings import RunConfig, parse_config, parse_parts
 from symbreak.training.strict_json import from_json
@@ -231,39 +240,42 @@ class Run:
             )
 
     def _load(self) -> None:
+        from symbreak.training.meta import Meta
         from symbreak.training.segments import restore_replay
-        from symbreak.training.tally import Ledger
 
         directory = self.record.directory
         assert directory is not None
         trees, replay = self.driver.templates()
         loaded = self.record.checkpoints.load(trees) if (directory / "checkpoints").is_dir() else None
         if loaded is None:
+            reached = read_status(directory).get("step")
+            if isinstance(reached, int) and reached > self.config.checkpoint_every:
+                raise StorageFault(f"{directory} reached step {reached} and has no checkpoint; restore it from a copy")
             self.record.continue_at(0, None)
             self.driver.begin()
             self._follow(())
             return
         for status in loaded.passed_over:
             _warn(f"passed over {status.path.name}: {status.problem}")
-        meta, where = loaded.meta, str(loaded.path)
-        if meta.get("config") != _plain(self.config.identity):
+        where = str(loaded.path)
+        meta = Meta.parse(loaded.meta, where)
+        if meta.config != _plain(self.config.identity):
             raise InputError(f"{directory / 'config.json'} is not the one {where} was saved with; restore it")
-        if meta.get("symmetry") != self.agent.symmetry.digest:
+        if meta.symmetry != self.agent.symmetry.digest:
             raise StorageFault(f"{where} was saved under another symmetry; resume with the version that saved it")
         self.step = self.saved_step = loaded.step
-        self.row_step = meta["row_step"]
-        self.ledger = Ledger.from_json(meta["ledger"], where)
+        self.row_step, self.ledger = meta.row_step, meta.ledger
         self.finished = is_finished(directory) and loaded.step == self.schedule.end
         restored = restore_replay(directory / "replay", loaded.segments, replay)
-        mismatch = self.driver.restore(loaded.step, loaded.trees, restored, meta["environment"])
+        mismatch = self.driver.restore(loaded.step, loaded.trees, restored, meta.environment)
         self._follow(loaded.segments)
-        known = [text for text in meta["inexact"] if isinstance(text, str)]
-        fresh = [*differences(meta["provenance"], self._provenance), *([mismatch] if mismatch else [])]
+        known = meta.inexact
+        fresh = [*differences(meta.provenance, self._provenance), *([mismatch] if mismatch else [])]
         for reason in fresh:
             _warn(f"this run is no longer exact: {reason}")
         self.record.inexact = [*known, *(reason for reason in fresh if reason not in known)]
         if not self.finished:
-            self.record.continue_at(loaded.step, FileRecord.from_json(meta["metrics"], where))
+            self.record.continue_at(loaded.step, meta.metrics)
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -275,14 +287,19 @@ class Run:
 
     def _leave(self, problem: BaseException | None) -> None:
         try:
-            if problem is not None and not self.finished:
+            if problem is not None and not self.finished and not isinstance(problem, DirectoryInUse):
                 state = "interrupted" if isinstance(problem, Interrupted | KeyboardInterrupt) else "failed"
                 self.record.status(state, self.step, f"{type(problem).__name__}: {problem}")
         except StorageFault:
             pass  # the disk may be what failed; the first problem is the one to report
         finally:
-            self.driver.close()
-            self.record.close()
+            try:
+                self.driver.close()
+            except Exception as fault:
+                if problem is None:
+                    raise EnvironmentFault(f"closing the environment raised {type(fault).__name__}: {fault}") from fault
+            finally:
+                self.record.close()
 
     def close(self) -> None:
         """Save and let go of the directory; the run can be opened again."""

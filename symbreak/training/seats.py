@@ -12,7 +12,8 @@ import numpy as np
 
 from symbreak.training.guarded import GuardedEnvironment
 
-MOST_ACTIONS = 50_000  # of the running episode that are remembered; a longer one cannot be repeated
+MOST_ACTIONS = 50_000  # of a running episode that are remembered; a longer one cannot be repeated
+MOST_BYTES = 4 << 20  # of the actions of all running episodes: a checkpoint's facts take 8 MiB at most, in base64
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +31,16 @@ def reset_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
+def remembered(copies: int, action_bytes: int) -> int:
+    """How many actions of a running episode each of so many copies remembers."""
+    return min(MOST_ACTIONS, MOST_BYTES // (copies * action_bytes))
+
+
 class Seat:
     """One environment and its running episode. `begin` or `bring_back` comes first."""
 
-    def __init__(self, environment: GuardedEnvironment, seed: int) -> None:
-        self.environment, self.seed = environment, seed
+    def __init__(self, environment: GuardedEnvironment, seed: int, most: int = MOST_ACTIONS) -> None:
+        self.environment, self.seed, self.most = environment, seed, most
 
     def begin(self, number: int, step: int) -> None:
         """A new episode, the `number`-th of the run."""
@@ -48,7 +54,7 @@ class Seat:
         self.total += float(reward)
         if self._actions is not None:
             self._actions.append(action)
-            if len(self._actions) > MOST_ACTIONS:
+            if len(self._actions) > self.most:
                 self._actions = None
         self.observation = after
         return after, reward, terminated, truncated

@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from symbreak.errors import NumericFault
 from symbreak.training.arrays import named_leaves
-from symbreak.training.files import Damaged
+from symbreak.training.files import Damaged, is_count
 from symbreak.training.strict_json import to_json
 
 STRETCH = 1_000  # environment steps; also how soon a divergence is noticed
@@ -124,4 +124,13 @@ class Ledger:
     def from_json(cls, value: Any, where: str) -> Ledger:
         if not isinstance(value, dict) or value.keys() != vars(cls()).keys():
             raise Damaged(f"{where} holds no ledger of metrics")
+        sums = (value[name] for name in ("totals", "counts", "row_totals", "row_counts"))
+        if not all(isinstance(part, dict) and all(map(_is_finite, part.values())) for part in sums):
+            raise Damaged(f"{where} holds sums of metrics that are none")
+        if not isinstance(value["chain"], str) or not is_count(value["folded"]):
+            raise Damaged(f"{where} holds no chain of metrics")
         return cls(**value)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

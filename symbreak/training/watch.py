@@ -8,6 +8,7 @@ the steps since the last checkpoint, since a checkpoint is complete or not there
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -22,7 +23,10 @@ from symbreak.errors import EnvironmentFault, Interrupted
 
 GRACE = 8.0  # seconds a run has to save and stop
 PATIENCE = 3.0  # seconds after a time limit until the process is ended from outside the interpreter
+TOGETHER = 0.5  # seconds within which two signals are one: a whole group of processes may be told to stop
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)  # looked up here: little may happen between fork and exec
 
 
 class Watch:
@@ -93,12 +97,14 @@ class Watch:
                 numbers = self._read.recv(64)
             except TimeoutError:
                 numbers = b""
-            for number in numbers:
-                if number in SIGNALS:
-                    if self.received is not None and self.owns_process:
-                        _end(Interrupted(f"stopped at once by a second signal; {self.resume}"))
-                    self.received, self._since = number, time.monotonic()
             now, limit = time.monotonic(), self._limit
+            for number in numbers:
+                if number not in SIGNALS:
+                    continue
+                if self.received is None:
+                    self.received, self._since = number, now
+                elif self.owns_process and now > self._since + TOGETHER:
+                    _end(Interrupted(f"stopped at once by a second signal; {self.resume}"))
             if self.received is not None and self.owns_process and now > self._since + GRACE and self._active:
                 _end(Interrupted(f"stopped without saving the steps since the last checkpoint; {self.resume}"))
             if limit is not None and self.owns_process and now > limit[0] + PATIENCE:
@@ -110,7 +116,7 @@ class Watch:
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         """The thread takes note of signals; here only an impatient user of a session is answered."""
-        if self.received is not None and not self.owns_process and time.monotonic() > self._since + 0.5:
+        if self.received is not None and not self.owns_process and time.monotonic() > self._since + TOGETHER:
             raise KeyboardInterrupt
 
     def _alarm(self, number: int, frame: FrameType | None) -> None:
@@ -135,6 +141,12 @@ def raising_on_sigterm(what_next: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, former)
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """To be called in a new process: Linux sends it this signal when whoever started it is gone, however that was."""
+    if _prctl is not None:
+        _prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def _end(problem: EnvironmentFault | Interrupted) -> NoReturn:

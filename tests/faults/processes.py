@@ -51,7 +51,7 @@ def stopped_at_once(directory: Path) -> None:
     process = start(ENDLESS.command(directory))
     wait_for((directory / "config.json").exists, process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    time.sleep(0.8)
     process.send_signal(signal.SIGTERM)
     sent = time.monotonic()
     process.communicate(timeout=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from symbreak.studies.launch import record_directory, recorded, run_directory, run_local, take_over, write_record
+from symbreak.commands.studying import study
+from symbreak.errors import InputError
+from symbreak.studies import worker
+from symbreak.studies.launch import (
+    command,
+    record_directory,
+    recorded,
+    refuse_replacing,
+    run_directory,
+    run_local,
+    take_over,
+    write_record,
+)
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.progress import print_plan
 from symbreak.studies.summary import add_to_plan, verify, write_summary
+from symbreak.training.directory import DirectoryInUse, lock_run_directory
 from symbreak.training.record import read_status
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
@@ -45,7 +59,8 @@ def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys, monkeypatc
     monkeypatch.setattr("symbreak.studies.launch.fingerprint", lambda directory: "0123")
     for job, state in zip(jobs, ("finished", "failed"), strict=True):
         run_directory(other, job).mkdir(parents=True)
-        for name in ("config.json", "metrics.jsonl", "status.json"):
+        (run_directory(other, job) / "config.json").write_text(json.dumps(job.config.to_json()))
+        for name in ("metrics.jsonl", "status.json"):
             (run_directory(other, job) / name).write_text(f"{name} of {job.name}")
         write_record(other, job, state, 1)
     elsewhere = Job("grid-20_again", jobs[0].config)  # the same run under the name of another setting
@@ -59,6 +74,61 @@ def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys, monkeypatc
     assert recorded(mine, jobs[1]) is None  # a failed run is another study's misfortune
     assert take_over(mine, [elsewhere]) == 0
     assert take_over(other, jobs) == 0  # nothing is taken from itself
+    config = record_directory(other, jobs[0]) / "config.json"
+    config.write_text(json.dumps(replace(jobs[0].config, steps=7).to_json()))  # not the run that its record claims
+    shutil.rmtree(mine)
+    assert take_over(mine, [elsewhere]) == 0
+
+
+def test_a_begun_run_of_another_configuration_is_neither_continued_nor_recorded(tmp_path, jobs):
+    (job, _), run = jobs, run_directory(tmp_path, jobs[0])
+    run.mkdir(parents=True)
+    (run / "config.json").write_text(json.dumps(replace(job.config, steps=150).to_json()))
+    (run / "status.json").write_text('{"state": "finished", "step": 150}')
+    with pytest.raises(InputError, match="seed-0 holds a run with steps 150 and not 200; choose another --out"):
+        refuse_replacing(tmp_path, jobs)
+    *_, config, directory = command(tmp_path, job)
+    with pytest.raises(InputError, match="steps 150 and not 200"):
+        worker.work(Path(config), Path(directory))
+    (run / "config.json").write_text(json.dumps(job.config.to_json()))
+    refuse_replacing(tmp_path, jobs)
+    worker.work(Path(config), Path(directory))  # finished: nothing to do
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_a_run_that_was_killed_or_never_began_counts_as_failed(tmp_path, jobs, began):
+    job, out = jobs[0], tmp_path / "study"
+    add_to_plan(out, [job])
+    if began:  # the kernel ended it for want of memory
+        run_directory(out, job).mkdir(parents=True)
+        (run_directory(out, job) / "config.json").write_text(json.dumps(job.config.to_json()))
+        (run_directory(out, job) / "status.json").write_text('{"state": "running", "step": 50}')
+    write_record(out, job, "failed", 3, "exit code -9")
+    assert read_status(record_directory(out, job)) == {"state": "failed", "step": 50 * began, "reason": "exit code -9"}
+    found = json.loads(write_summary(tmp_path).read_text())["study"]["grid-20"]["exact"]
+    assert (found["seeds"], found["failed"], found["unfinished"]) == (1, 1, 0)
+    assert verify(tmp_path) == 1
+
+
+def test_two_studies_do_not_write_into_one_directory(tmp_path):
+    with lock_run_directory(tmp_path), pytest.raises(DirectoryInUse, match="in use by host"):
+        study("grid-obstacles", out=tmp_path, seeds=1, settings=("grid-0",), methods=("vanilla",))
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_a_directory_in_use_is_waited_for(tmp_path, monkeypatch, capsys):
+    answers = [DirectoryInUse("in use by host a"), DirectoryInUse("in use by host a"), None, InputError("wrong")]
+
+    def work(*_):
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+
+    for name, replacement in {"work": work, "use_one_core": int, "prepare_process": int, "PAUSE": 0.0}.items():
+        monkeypatch.setattr(worker, name, replacement)
+    assert worker.main(["config.json", "run"]) == 0
+    assert len(answers) == 1
+    assert worker.main(["config.json", "run"]) == InputError.exit_code
+    assert "wrong" in capsys.readouterr().err
 
 
 @pytest.mark.slow

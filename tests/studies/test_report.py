@@ -154,11 +154,15 @@ def test_labels_say_what_differs(tmp_path):
     write_run(tmp_path / "e", task="ant", symmetry="paper", gate={"rate": 0.01})  # of all its setting: needs no word
     write_run(tmp_path / "f", task="ant", symmetry="exact", steps=5000)
     write_run(tmp_path / "g", task="ant", symmetry="exact", steps=7000)
+    write_run(tmp_path / "h", task="grid-0", environments=1)
+    write_run(tmp_path / "i", task="grid-0", environments=8)
     found = [(group.setting, group.label, len(group.runs)) for group in group_runs(find_runs([tmp_path]))]
     assert found == [
         ("ant · exact", "partial 5,000 steps", 1),
         ("ant · exact", "partial 7,000 steps", 1),
         ("ant · paper", "partial", 1),
+        ("grid-0", "partial environments=1", 1),
+        ("grid-0", "partial environments=8", 1),
         ("grid-20", "partial", 2),
         ("grid-20", "partial (paper)", 1),
         ("grid-20", "partial rate=0.01", 1),
@@ -215,6 +219,20 @@ def test_a_run_that_failed_at_once_counts_too(tmp_path):
     group = group_of(tmp_path, "grid-20", "partial")
     assert group.final().size == 2
     assert group.areas().min() == pytest.approx(group.floors["eval/return"])
+
+
+def test_crashing_in_all_seeds_does_not_pay(tmp_path):
+    """They were ahead when they stopped, and nothing of theirs shows how much was left to do."""
+    for seed in range(3):
+        write_run(tmp_path / f"good-{seed}", method="vanilla", seed=seed)
+        write_run(tmp_path / f"bad-{seed}", method="partial", seed=seed, state="failed")
+    found = summarise(group_runs(find_runs([tmp_path])))["grid-20"]
+    lowest = min(value for run in find_runs([tmp_path]) for value in run.curve("eval/return")[1])
+    assert found["partial"]["failed"] == 3
+    assert found["partial"]["final"]["mean"] == pytest.approx(lowest)
+    assert found["partial"]["auc"]["mean"] < found["vanilla"]["auc"]["mean"]
+    (alone,) = group_runs(find_runs([tmp_path / "bad-0"]))
+    assert alone.steps[-1] == 100_000
 
 
 def test_a_crash_with_nothing_to_compare_is_still_told(tmp_path):
@@ -462,9 +480,10 @@ def test_mistakes_are_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFault, match="cannot be written"):
         make_report([run], tmp_path / "file" / "report.html")
-    (run / "config.json").write_text("{")
-    with pytest.raises(StorageFault, match="config"):
-        make_report([run], tmp_path / "report.html")
+    for text in ("{", "[" * 100_000):
+        (run / "config.json").write_text(text)
+        with pytest.raises(StorageFault, match="config"):
+            make_report([run], tmp_path / "report.html")
 
 
 def test_an_audit_alone_makes_a_page(tmp_path):

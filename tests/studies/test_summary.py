@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import refuse_replacing
+from symbreak.studies.launch import refuse_replacing, take_over
 from symbreak.studies.markdown import BEGIN, END, as_markdown, put_into
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.report import make_report
@@ -34,7 +34,7 @@ def write_record(study: Path, job: Job, final: float) -> Path:
     record.mkdir(parents=True)
     (record / "config.json").write_text(json.dumps(job.config.to_json()))
     (record / "status.json").write_text('{"state": "finished"}')
-    rows = [{"step": 50, "eval/return": 0.0}, {"step": 100, "eval/return": final}]
+    rows = [{"step": job.config.steps // 2, "eval/return": 0.0}, {"step": job.config.steps, "eval/return": final}]
     (record / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (record / "record.json").write_text(json.dumps({"digest": job.digest, "state": "finished"}))
     return record
@@ -76,6 +76,9 @@ def test_a_finished_run_is_not_replaced_and_budgets_are_not_mixed(results):
         ("config.json", lambda text: text.replace("100000", "100001"), "lacks 1 of 2"),
         ("record.json", lambda text: text.replace('"digest": "', '"digest": "0'), "lacks 1 of 2"),
         ("record.json", lambda text: "", "lacks 1 of 2"),
+        ("record.json", lambda text: text.replace("finished", "failed"), "failed by its record, finished by itself"),
+        ("status.json", lambda text: text.replace("finished", "running"), "finished by its record, running by itself"),
+        ("metrics.jsonl", lambda text: text.splitlines()[0] + "\n", "without a row of its last step"),
     ],
 )
 def test_what_was_changed_is_noticed(results, file, change, says):
@@ -83,6 +86,35 @@ def test_what_was_changed_is_noticed(results, file, change, says):
     path.write_text(change(path.read_text()))
     with pytest.raises(InputError, match=says):
         verify(results)
+
+
+def test_what_nobody_asked_for_does_not_count(results):
+    study, claimed = results / "grid-obstacles", json.loads((results / "summary.json").read_text())
+    (results / "summary.json").write_text(json.dumps(claimed | {"locomotion": {}}))
+    with pytest.raises(InputError, match="does not follow from the records of locomotion"):
+        verify(results)
+    (strange,) = plan("grid-obstacles", seeds=3, methods=["exact"], settings=["grid-20"])[2:]
+    write_record(study, strange, final=0.5)
+    write_summary(results)
+    with pytest.raises(InputError, match="seed-2 was not asked for"):
+        verify(results)
+    add_to_plan(study, [strange])
+    assert verify(results) == 3
+
+
+def test_a_record_that_two_studies_share_is_one_seed(results):
+    """Ablations take over runs of the main studies; a page about both must not count them twice."""
+    mine, theirs = results / "grid-obstacles", results / "ablation"
+    (shared, other) = plan("grid-obstacles", seeds=2, methods=["exact"], settings=["grid-20"])
+    for job in (shared, other):
+        facts = mine / "records" / job.name / "record.json"
+        facts.write_text(json.dumps({**json.loads(facts.read_text()), "fingerprint": f"of {job.name}"}))
+    assert take_over(theirs, [shared]) == 1
+    assert sorted(run.seed for run in find_runs([results])) == [0, 1]
+    assert [run.seed for run in find_runs([theirs])] == [0]
+    again = theirs / "records" / shared.name / "record.json"
+    again.write_text(again.read_text().replace("of ", "made again of "))  # equal settings, another outcome
+    assert sorted(run.seed for run in find_runs([results])) == [0, 0, 1]
 
 
 def test_a_summary_that_is_none_is_refused(results):

@@ -138,13 +138,22 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seco
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
-def test_a_signal_saves_and_ends_with_75_and_the_way_to_go_on(number, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "times"),
+    [
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow),
+        (signal.SIGTERM, 1),
+        pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow),  # from two who stop a group of processes
+    ],
+)
+def test_a_signal_saves_and_ends_with_75_and_the_way_to_go_on(number, times, tmp_path):
     directory = tmp_path / "run"
     process = start(Case("", VANILLA.arguments, (), 10_000_000, TINY).command(directory))
     wait_for(lambda: (directory / "checkpoints").is_dir() and any((directory / "checkpoints").iterdir()), process)
     sent = time.monotonic()
-    process.send_signal(number)
+    for _ in range(times):
+        process.send_signal(number)
+        time.sleep(0.1)
     _, said = process.communicate(timeout=60)
     assert time.monotonic() - sent < 10
     assert process.returncode == 75
@@ -172,7 +181,7 @@ def test_a_second_signal_ends_at_once(tmp_path):
     process = start(VANILLA.command(tmp_path / "run"))
     wait_for(lambda: (tmp_path / "run" / "config.json").exists(), process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    time.sleep(0.8)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     sent = time.monotonic()

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,14 @@ from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFa
 from symbreak.symmetry import Field, Layout, Symmetry, Z
 from symbreak.tasks.task import Task, View
 from symbreak.training import provenance as provenance_module
+from symbreak.training.checkpoint import Checkpoints
+from symbreak.training.directory import DirectoryInUse
 from symbreak.training.drivers import CompiledDriver
 from symbreak.training.inspection import fingerprint, verify
+from symbreak.training.meta import KEYS
 from symbreak.training.run import Run, RunConfig, resume, train
+from symbreak.training.seats import MOST_ACTIONS, remembered
+from symbreak.training.strict_json import MOST_JSON
 from symbreak.training.watch import Watch
 
 TINY = {"width": 8, "batch": 8, "capacity": 700, "learning_starts": 100}
@@ -62,6 +68,10 @@ class Pendulum(gym.Env):
             if self.fault == "observation":
                 observation[1] = np.nan
         return observation, reward, False, self.time >= 40, {}
+
+    def close(self):
+        if self.fault == "closing":
+            raise RuntimeError("the window is gone")
 
 
 def point_task(**options) -> Task:
@@ -386,3 +396,110 @@ def test_a_signal_during_an_evaluation_gives_it_up_and_it_is_made_after_resuming
         run.advance()
     assert fingerprint(tmp_path / "run") == fingerprint(point_run)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (point_run / "metrics.jsonl").read_bytes()
+
+
+# --- directories and endings ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path) -> Path:
+    """A run of three hundred steps that was left after two hundred."""
+    with Run.create(POINT, tmp_path / "run", task=point_task()) as run:
+        run.advance(200)
+        run.save()
+    return tmp_path / "run"
+
+
+def test_who_was_overruled_leaves_the_new_owner_s_status_alone(begun):
+    run = Run.open(begun, task=point_task())
+    (begun / "run.lock").write_text('{"host":"elsewhere","pid":1}')
+    (begun / "status.json").write_text('{"state": "finished", "step": 300}')
+    with pytest.raises(DirectoryInUse), run:
+        run.record.beat(always=True)
+    assert json.loads((begun / "status.json").read_text())["state"] == "finished"
+
+
+def test_an_environment_that_does_not_close_hides_nothing(tmp_path):
+    with pytest.raises(EnvironmentFault, match="closing the environment raised RuntimeError: the window is gone"):
+        finish(POINT, tmp_path / "run", fault="closing")
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "finished"
+    with pytest.raises(NumericFault, match="lower"), Run.open(tmp_path / "run", task=point_task(fault="closing")):
+        raise NumericFault("lower the rate")
+    Run.open(tmp_path / "run", task=point_task()).close()  # the directory was given back each time
+
+
+def test_vanished_checkpoints_are_told_and_nothing_is_overwritten(begun, tmp_path):
+    before = (begun / "metrics.jsonl").read_bytes()
+    (begun / "checkpoints").rename(tmp_path / "elsewhere")
+    with pytest.raises(StorageFault, match="reached step 150 and has no checkpoint"):
+        Run.open(begun, task=point_task())
+    assert (begun / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("part", ["checkpoints", "replay", "tensorboard"])
+def test_parts_of_a_run_that_are_links_are_refused(begun, tmp_path, part):
+    other = tmp_path / "other"
+    (begun / part).rename(other)
+    (begun / part).symlink_to(other)
+    before = sorted(path.name for path in other.iterdir())
+    with pytest.raises(StorageFault, match=f"{part} is a symbolic link"):
+        Run.open(begun, task=point_task())
+    assert sorted(path.name for path in other.iterdir()) == before
+
+
+def test_a_metrics_file_that_is_a_link_is_replaced_and_not_emptied(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("do not lose me")
+    with Run.create(POINT, tmp_path / "run", task=point_task()):
+        pass
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    (tmp_path / "run" / "metrics.jsonl").symlink_to(precious)
+    Run.open(tmp_path / "run", task=point_task()).close()
+    assert precious.read_text() == "do not lose me"
+
+
+def _without(name):
+    return lambda meta: meta.pop(name)
+
+
+WRONG_META = {
+    **{f"no {name}": _without(name) for name in sorted(KEYS)},
+    "more": lambda meta: meta.update(more=1),
+    "row_step": lambda meta: meta.update(row_step="x"),
+    "capacity": lambda meta: meta.update(capacity=-1),
+    "inexact": lambda meta: meta.update(inexact=[1]),
+    "symmetry": lambda meta: meta.update(symmetry=1),
+    "totals": lambda meta: meta["ledger"].update(totals=[1]),
+    "counts": lambda meta: meta["ledger"].update(counts={"a": "b"}),
+    "chain": lambda meta: meta["ledger"].update(chain=1),
+    "folded": lambda meta: meta["ledger"].update(folded=-1),
+    "environment": lambda meta: meta.update(environment={"episodes": []}),
+}
+
+
+@pytest.mark.parametrize("change", WRONG_META.values(), ids=list(WRONG_META))
+def test_a_checkpoint_with_facts_that_no_run_saves_is_refused(point_run, tmp_path, change, monkeypatch):
+    """As if somebody had written and sealed it: all checksums fit."""
+    directory = tmp_path / "run"
+    shutil.copytree(point_run, directory)
+    load = Checkpoints.load
+
+    def changed(self, trees):
+        loaded = load(self, trees)
+        change(loaded.meta)
+        return loaded
+
+    monkeypatch.setattr(Checkpoints, "load", changed)
+    with pytest.raises(StorageFault):
+        Run.open(directory, task=point_task())
+    if change is not WRONG_META["environment"]:  # that is the business of its driver, which only a run has
+        assert verify(directory).metrics is not None
+
+
+def test_actions_that_are_remembered_fit_into_a_checkpoint():
+    for copies, dimensions in ((1, 1), (4, 8), (2, 17), (1, 32), (16, 32)):
+        most = remembered(copies, 4 * dimensions)
+        assert 0 < most <= MOST_ACTIONS
+        text = 4 / 3 * most * copies * 4 * dimensions
+        assert text < MOST_JSON - (2 << 20)
+    assert remembered(1, 4) == MOST_ACTIONS
