@@ -236,8 +236,12 @@ def _label(run: Run, members: list[Run]) -> str:
 
 
 def _changes(run: Run, part: str) -> dict[str, Any]:
+    """What differs from the defaults, rules within by names with dots."""
     changes = run.config.get(part)
-    return changes if isinstance(changes, dict) else {}
+    flat: dict[str, Any] = {}
+    for key, value in (changes if isinstance(changes, dict) else {}).items():
+        flat |= {f"{key}.{inner}": deep for inner, deep in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
 
 
 def method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:

@@ -154,6 +154,8 @@ def test_labels_say_what_differs(tmp_path):
     write_run(tmp_path / "e", task="ant", symmetry="paper", gate={"rate": 0.01})  # of all its setting: needs no word
     write_run(tmp_path / "f", task="ant", symmetry="exact", steps=5000)
     write_run(tmp_path / "g", task="ant", symmetry="exact", steps=7000)
+    for name, deviations in (("j", -0.5), ("k", 1.5)):
+        write_run(tmp_path / name, task="hopper", gate={"threshold": {"kind": "sigma", "deviations": deviations}})
     write_run(tmp_path / "h", task="grid-0", environments=1)
     write_run(tmp_path / "i", task="grid-0", environments=8)
     found = [(group.setting, group.label, len(group.runs)) for group in group_runs(find_runs([tmp_path]))]
@@ -166,6 +168,8 @@ def test_labels_say_what_differs(tmp_path):
         ("grid-20", "partial", 2),
         ("grid-20", "partial (paper)", 1),
         ("grid-20", "partial rate=0.01", 1),
+        ("hopper", "partial threshold.deviations=1.5", 1),
+        ("hopper", "partial threshold.deviations=-0.5", 1),
     ]
 
 
