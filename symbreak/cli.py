@@ -150,7 +150,7 @@ ABOUT = (
 )
 
 
-NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR)
 
 
 def main() -> None:
@@ -168,8 +168,8 @@ def main() -> None:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             code = 1
-        elif isinstance(error, OSError) and error.errno in NOT_WRITABLE:
-            said = f"cannot write {error.filename or 'a file'}: {error.strerror}; mend that or choose another place"
+        elif isinstance(error, OSError) and error.errno in STORAGE:
+            said = f"cannot use {error.filename or 'a file'}: {error.strerror}; mend that or choose another place"
             code = _report(StorageFault.name, said, StorageFault.exit_code, debug)
         else:
             code = _report("bug", f"{text}; repeat with --debug and report what it prints", 1, debug)

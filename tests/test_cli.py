@@ -114,7 +114,7 @@ def test_a_disk_that_takes_nothing_is_no_bug(monkeypatch, capsys, number, code):
     ended, _, err = run(monkeypatch, capsys, "tasks")
     assert ended == code
     assert err.startswith(
-        "error[storage]: cannot write pictures/ant.png: as the system says" if code == 5 else "error[bug]"
+        "error[storage]: cannot use pictures/ant.png: as the system says" if code == 5 else "error[bug]"
     )
 
 

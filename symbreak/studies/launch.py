@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, StorageFault, SymbreakError
+from symbreak.errors import InputError, SymbreakError
 from symbreak.studies.plans import Job, digest_of
 from symbreak.training.files import replace_file, storage_faults
 from symbreak.training.inspection import fingerprint
@@ -108,12 +108,10 @@ def take_over(out: Path, jobs: Sequence[Job]) -> int:
     found = made_elsewhere(out, jobs)
     for name, source in found.items():
         target = out / "records" / name
-        try:
+        with storage_faults(f"copy {source} to {target}"):
             target.mkdir(parents=True, exist_ok=True)
             for kept in (*KEPT, "record.json"):  # with the last one the record counts
                 shutil.copyfile(source / kept, target / kept)
-        except OSError as problem:
-            raise StorageFault(f"cannot copy {source} to {target}: {problem.strerror}") from problem
     return len(found)
 
 
@@ -123,7 +121,7 @@ def write_record(out: Path, job: Job, state: str, attempts: int, reason: str = "
     A run that failed says so itself, also when it was killed or never began.
     """
     source, target = run_directory(out, job), record_directory(out, job)
-    try:
+    with storage_faults(f"write the record {target}"):
         target.mkdir(parents=True, exist_ok=True)
         for name in KEPT:
             if (source / name).exists():
@@ -137,8 +135,6 @@ def write_record(out: Path, job: Job, state: str, attempts: int, reason: str = "
             status = {"step": 0, **read_status(source), "state": state, "reason": reason}
             replace_file(target / "status.json", _json(status))
         replace_file(target / "record.json", _json(facts))
-    except OSError as problem:
-        raise StorageFault(f"cannot write the record {target}: {problem.strerror}; free some space") from problem
 
 
 def _json(value: Any) -> bytes:

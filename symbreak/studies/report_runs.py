@@ -130,9 +130,9 @@ def _once(runs: Iterable[Run]) -> list[Run]:
     kept: dict[object, Run] = {}
     for run in runs:
         facts = run.directory / "record.json"
-        known = read_json(facts) if facts.exists() else {}
-        same = known.get("digest"), known.get("fingerprint")
-        kept.setdefault(same if all(same) else run.directory, run)
+        known = read_json(facts) if facts.exists() else None
+        same = [known.get(name) for name in ("digest", "fingerprint")] if isinstance(known, dict) else [None]
+        kept.setdefault(tuple(map(str, same)) if all(same) else run.directory, run)
     return list(kept.values())
 
 

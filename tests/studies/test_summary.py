@@ -115,6 +115,8 @@ def test_a_record_that_two_studies_share_is_one_seed(results):
     again = theirs / "records" / shared.name / "record.json"
     again.write_text(again.read_text().replace("of ", "made again of "))  # equal settings, another outcome
     assert sorted(run.seed for run in find_runs([results])) == [0, 0, 1]
+    again.write_text("[]")  # no record, but still a run
+    assert sorted(run.seed for run in find_runs([results])) == [0, 0, 1]
 
 
 def test_a_summary_that_is_none_is_refused(results):

@@ -503,3 +503,15 @@ def test_actions_that_are_remembered_fit_into_a_checkpoint():
         text = 4 / 3 * most * copies * 4 * dimensions
         assert text < MOST_JSON - (2 << 20)
     assert remembered(1, 4) == MOST_ACTIONS
+
+
+def test_an_episode_longer_than_what_is_remembered_begins_anew_and_says_so(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("symbreak.training.hosted.remembered", lambda *sizes: asked.append(sizes) or 5)
+    Run.create(replace(POINT, environments=2), tmp_path / "run", task=point_task()).close()
+    assert asked == [(2, 4)]  # copies, and bytes of one action
+    with Run.create(POINT, tmp_path / "long", task=point_task()) as run:
+        run.advance(20)  # of an episode of forty
+        run.save()
+    with Run.open(tmp_path / "long", task=point_task()) as run:
+        assert "it was too long to repeat" in run.record.inexact[0]
