@@ -70,8 +70,9 @@ class Watch:
         self._thread.join()
         self._thread = None
         signal.set_wakeup_fd(self._wakeup)
+        stopped = self.owns_process and self.received is not None  # all is saved: no further signal may spoil the end
         for number, handler in self._former.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if stopped else handler)
         self._read.close()
         self._write.close()
 

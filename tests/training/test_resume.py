@@ -190,6 +190,20 @@ def test_a_second_signal_ends_at_once(tmp_path):
     assert time.monotonic() - sent < 2
 
 
+def test_signals_until_the_process_is_gone_do_not_change_its_answer(tmp_path):
+    # The first one is heeded and all is saved; leaving the interpreter then takes a moment in which it handles none.
+    directory = tmp_path / "run"
+    process = start(Case("", VANILLA.arguments, (), 10_000_000, TINY).command(directory))
+    wait_for(lambda: (directory / "checkpoints").is_dir() and any((directory / "checkpoints").iterdir()), process)
+    until = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < until:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.002)
+    process.communicate(timeout=1)
+    assert process.returncode == 75
+
+
 @pytest.mark.slow
 def test_directories_on_the_command_line(tmp_path):
     directory = tmp_path / "run"
