@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-START = "import sys; from pathlib import Path; from symbreak.bench.everything import bench_all; bench_all(Path(sys.argv[1]))"
+START = """
+import sys
+from pathlib import Path
+from symbreak.bench.everything import bench_all
+bench_all(Path(sys.argv[1]))
+"""
 
 
 def benchmarks(process: int) -> list[int]:
