@@ -93,9 +93,9 @@ def verify(directory: Path) -> int:
 
 def _require_whole(study: Path, plan: dict[str, str]) -> None:
     """Nothing counts that was not asked for, and a record's files agree on how its run ended."""
-    there = {path.parent.relative_to(study / "records").as_posix() for path in study.glob("records/**/config.json")}
-    if strange := sorted(there - set(plan)):
-        raise InputError(f"{study / 'records' / strange[0]} was not asked for; run the study so, or delete it")
+    there = {path.parent for path in (*study.glob("records/**/config.json"), *study.rglob("record.json"))}
+    if strange := sorted(there - {study / "records" / name for name in plan}):
+        raise InputError(f"{strange[0]} was not asked for; run the study so, or delete it")
     for run in find_runs([study / "records"]):
         facts = read_json(run.directory / "record.json")
         if facts.get("state") != run.state or not run.settled:

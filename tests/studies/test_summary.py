@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,9 @@ def test_what_nobody_asked_for_does_not_count(results):
         verify(results)
     add_to_plan(study, [strange])
     assert verify(results) == 3
+    shutil.copytree(study / "records", study / "another" / "records")  # pages about all runs would show it
+    with pytest.raises(InputError, match="another/records/grid-20/exact/seed-0 was not asked for"):
+        verify(results)
 
 
 def test_a_record_that_two_studies_share_is_one_seed(results):
