@@ -64,7 +64,7 @@ def gate_config(task: Task, preset: Preset, steps: int, learning_starts: int) ->
         standardise=world is None,
         warmup=warmup,
         prior=0.5 if discrete else 0.7685,
-        # Fast rates every fourth step find what is broken sooner than the usual rate every step, at a quarter of the
+        # Fast rates every fourth step find what is broken sooner than the usual rate every step, at a third of the
         # cost (docs/reproduction.md has the figures of grid-worlds; elsewhere the usual rates are raised fourfold).
         rate=2e-3,
         predictor_rate=1.2e-3 if world is None else 2e-3,
