@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -18,7 +19,7 @@ from symbreak.commands.evaluation import evaluate
 from symbreak.commands.studying import report, study
 from symbreak.commands.theory import theory
 from symbreak.commands.training import resume, train
-from symbreak.errors import StorageFault, SymbreakError
+from symbreak.errors import Interrupted, StorageFault, SymbreakError
 
 
 def fingerprint(directory: RunDirectory) -> int:
@@ -163,7 +164,7 @@ def main() -> None:
     except SymbreakError as error:
         code = _report(error.name, str(error), error.exit_code, debug)
     except KeyboardInterrupt:
-        code = _report("interrupted", "stopped by SIGINT; start again with the same command", 75)
+        code = _report("interrupted", "stopped by SIGINT; start again with the same command", Interrupted.exit_code)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         if isinstance(error, BrokenPipeError) and _nobody_reads():
@@ -190,4 +191,7 @@ def _report(name: str, text: str, code: int, debug: bool = False) -> int:
     if debug:
         traceback.print_exc()
     print(f"error[{name}]: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    if code == Interrupted.exit_code:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # leaving takes a moment; a second Ctrl-C must not change the answer
     return code

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbreak.bench.figure import draw
 from symbreak.errors import SymbreakError
-from symbreak.training.watch import end_with_parent
+from symbreak.training.follow import following
 
 PARTS = ("layers", "agents", "parts", "scaling")
 
@@ -21,10 +18,9 @@ def bench_all(directory: Path, quick: bool = False) -> dict[str, Any]:
     """Each benchmark as a command of its own, because it chooses its core before JAX is imported."""
     results: dict[str, Any] = {}
     for part in PARTS:
-        command = [sys.executable, "-m", "symbreak", "bench", part, "--json", *(["--quick"] if quick else [])]
+        command = following("symbreak", "bench", part, "--json", *(["--quick"] if quick else []))
         print(f"bench {part} …", flush=True)
-        ends = partial(end_with_parent, signal.SIGTERM)
-        found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, preexec_fn=ends)
+        found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if found.returncode:
             raise SymbreakError(f"bench {part} ended with exit code {found.returncode}; its message is above")
         results |= json.loads(found.stdout.splitlines()[-1])

@@ -7,18 +7,16 @@ from making the same run.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import Progress, command, recorded, run_directory, settle
+from symbreak.studies.launch import WORKER, Progress, arguments_of, recorded, run_directory, settle
 from symbreak.studies.plans import Job
+from symbreak.training.follow import following
 from symbreak.training.record import read_status
-from symbreak.training.watch import end_with_parent
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault
 
@@ -51,7 +49,7 @@ def run_on_ray(
 
     def start(entry: Progress) -> None:
         entry.state, entry.attempts = "running", entry.attempts + 1
-        pending[task.remote(command(out, entry.job))] = entry
+        pending[task.remote(arguments_of(out, entry.job))] = entry
 
     for entry in table:
         if entry.state != "finished":
@@ -83,7 +81,6 @@ def _work(arguments: list[str]) -> int:
     """Runs on a node. What the process says goes to the log beside its run's directory, as in a local study."""
     log = Path(arguments[-1]).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    # Without its worker of Ray the run must not go on, and hold its directory.
-    ends = partial(end_with_parent, signal.SIGTERM)
+    command = following(WORKER, *arguments)  # without its worker of Ray the run must not go on, and hold its directory
     with log.open("ab") as said:
-        return subprocess.run(arguments, stdout=said, stderr=said, preexec_fn=ends, check=False).returncode
+        return subprocess.run(command, stdout=said, stderr=said, check=False).returncode

@@ -14,26 +14,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, SymbreakError
 from symbreak.studies.plans import Job, digest_of
 from symbreak.training.files import replace_file, storage_faults
+from symbreak.training.follow import following
 from symbreak.training.inspection import fingerprint
 from symbreak.training.record import is_finished, read_config, read_status
 from symbreak.training.settings import RunConfig
-from symbreak.training.watch import end_with_parent
 
 ATTEMPTS = 3
 KEPT = ("config.json", "metrics.jsonl", "status.json")
+WORKER = "symbreak.studies.worker"
 
 
 @dataclass
@@ -141,13 +139,13 @@ def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1) + "\n").encode()
 
 
-def command(out: Path, job: Job) -> list[str]:
-    """What starts or continues a job's run, on this machine or another that sees the directory."""
+def arguments_of(out: Path, job: Job) -> list[str]:
+    """What a job's worker is told, on this machine or another that sees the directory."""
     config = out / "jobs" / f"{job.name.replace('/', '_')}.json"
     with storage_faults(f"write {config}"):
         config.parent.mkdir(parents=True, exist_ok=True)
     replace_file(config, _json(job.config.to_json()))
-    return [sys.executable, "-m", "symbreak.studies.worker", str(config), str(run_directory(out, job))]
+    return [str(config), str(run_directory(out, job))]
 
 
 def run_local(
@@ -198,17 +196,12 @@ def run_local(
 def _start(out: Path, entry: Progress, core: int) -> None:
     """In a session of its own: Ctrl-C reaches the study alone, which passes on one signal; two would leave no time."""
     entry.state, entry.attempts = "running", entry.attempts + 1
-    arguments, log = [*command(out, entry.job), str(core)], run_directory(out, entry.job).with_suffix(".log")
+    command = following(WORKER, *arguments_of(out, entry.job), str(core))
+    log = run_directory(out, entry.job).with_suffix(".log")
     with storage_faults(f"write {log}"):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as said:
-            entry.process = subprocess.Popen(
-                arguments,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-                preexec_fn=partial(end_with_parent, signal.SIGTERM),
-            )
+            entry.process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
 
 
 def settle(out: Path, entry: Progress, code: int, keep_runs: bool) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from symbreak.errors import SymbreakError
 from symbreak.training.cores import use_one_core
 from symbreak.training.fast_start import prepare_process
+from symbreak.training.watch import Watch
 
 PAUSE = 2.0  # seconds between looks at a directory that is in use
 
@@ -29,35 +30,35 @@ def main(arguments: list[str]) -> int:
     from symbreak.training.directory import SILENCE, DirectoryInUse
 
     until = time.monotonic() + SILENCE + 60
-    while True:
-        try:
-            work(config_path, directory)
-        except SymbreakError as problem:
-            if isinstance(problem, DirectoryInUse) and time.monotonic() < until:
-                time.sleep(PAUSE)
-                continue
-            print(problem, file=sys.stderr)
-            return problem.exit_code
-        return 0
+    with Watch(owns_process=True) as watch:
+        while True:
+            try:
+                watch.require_going_on()
+                work(config_path, directory, watch)
+            except SymbreakError as problem:
+                if isinstance(problem, DirectoryInUse) and time.monotonic() < until:
+                    time.sleep(PAUSE)
+                    continue
+                print(problem, file=sys.stderr)
+                return problem.exit_code
+            return 0
 
 
-def work(config_path: Path, directory: Path) -> None:
+def work(config_path: Path, directory: Path, watch: Watch) -> None:
     """Begin, continue or leave alone the run of this configuration."""
     from symbreak.studies.launch import refuse_another
     from symbreak.training.record import is_finished
     from symbreak.training.run import resume, train
     from symbreak.training.settings import parse_config
-    from symbreak.training.watch import Watch
 
     config = parse_config(json.loads(config_path.read_text()), str(config_path))
     refuse_another(directory, config)
     if is_finished(directory):
         return
-    with Watch(owns_process=True) as watch:
-        if (directory / "config.json").exists():
-            resume(directory, watch=watch)
-        else:
-            train(config, directory, watch=watch)
+    if (directory / "config.json").exists():
+        resume(directory, watch=watch)
+    else:
+        train(config, directory, watch=watch)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ class Board:
 
     def __init__(self, directory: Path, step: int) -> None:
         directory.mkdir(exist_ok=True)
-        self._writer = RecordWriter(str(directory / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"))
+        # Boards sort files by their names and expect seconds first; a run may be opened twice within one of them.
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{time.time_ns()}"
+        self._writer = RecordWriter(str(directory / name))
         try:
             self._write(Event(file_version="brain.Event:2"))
             self._write(Event(step=step, session_log=SessionLog(status=SessionLog.START)))

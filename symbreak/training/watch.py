@@ -8,7 +8,6 @@ the steps since the last checkpoint, since a checkpoint is complete or not there
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -25,8 +24,6 @@ GRACE = 8.0  # seconds a run has to save and stop
 PATIENCE = 3.0  # seconds after a time limit until the process is ended from outside the interpreter
 TOGETHER = 0.5  # seconds within which two signals are one: a whole group of processes may be told to stop
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)  # looked up here: little may happen between fork and exec
 
 
 class Watch:
@@ -53,10 +50,10 @@ class Watch:
         self._read, self._write = socket.socketpair()
         self._read.settimeout(0.2)
         self._write.setblocking(False)
+        self._wakeup = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         for number in SIGNALS:
             self._former[number] = signal.signal(number, self._heard)
         self._former[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._alarm)
-        self._wakeup = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         self._active = True
         self._thread = threading.Thread(target=self._listen, args=(threading.get_ident(),), daemon=True)
         self._thread.start()
@@ -142,12 +139,6 @@ def raising_on_sigterm(what_next: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, former)
-
-
-def end_with_parent(number: signal.Signals) -> None:
-    """To be called in a new process: Linux sends it this signal when whoever started it is gone, however that was."""
-    if _prctl is not None:
-        _prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def _end(problem: EnvironmentFault | Interrupted) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import random
@@ -113,6 +114,7 @@ def stays_flat(config: RunConfig, steps: int, directory: Path) -> tuple[float, i
     ) as run:
         run.driver.write_maps = lambda directory: None
         run.advance(steps // 4)
+        gc.collect()  # what earlier runs left open
         before = resident(), len(os.listdir("/proc/self/fd")), len(compiled)
         run.advance(steps - 1)
         after = resident(), len(os.listdir("/proc/self/fd")), len(compiled)

@@ -51,12 +51,12 @@ def stopped_at_once(directory: Path) -> None:
     process = start(ENDLESS.command(directory))
     wait_for((directory / "config.json").exists, process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.8)
+    time.sleep(2)
     process.send_signal(signal.SIGTERM)
     sent = time.monotonic()
     process.communicate(timeout=60)
     require(process.returncode == 75, f"exit code {process.returncode}")
-    require(time.monotonic() - sent < 2, f"a second signal took {time.monotonic() - sent:.1f} s")
+    require(time.monotonic() - sent < 4, f"a second signal took {time.monotonic() - sent:.1f} s")
 
 
 def signals(tier: Tier, scratch: Path) -> Outcome:

@@ -38,7 +38,11 @@ def processes_of(out: Path, job: Job) -> list[int]:
 
 
 def parent_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    """Zero for one that is gone."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def disturbed_study(out: Path) -> dict:
@@ -58,13 +62,16 @@ def disturbed_study(out: Path) -> dict:
             found = processes_of(out, entry.job)
             if not reached or not found or entry.state != "running":
                 continue
+            parent = parent_of(found[0])
+            if parent == 0:
+                continue
             if "worker" not in done:
                 done["worker"] = found[0]
-                os.kill(parent_of(found[0]), signal.SIGKILL)
+                os.kill(parent, signal.SIGKILL)
                 return
             if "node" in done:
                 return
-            raylet = parent_of(parent_of(found[0]))
+            raylet = parent_of(parent)
             node = next((n for n in nodes if any(p.process.pid == raylet for p in n.all_processes["raylet"])), None)
             # The node that this very process is attached to would take it along.
             if node is None or node.unique_id == ours:

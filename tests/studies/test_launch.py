@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from symbreak.commands.studying import study
-from symbreak.errors import InputError
+from symbreak.errors import InputError, Interrupted
 from symbreak.studies import worker
 from symbreak.studies.launch import (
-    command,
+    arguments_of,
     record_directory,
     recorded,
     refuse_replacing,
@@ -32,6 +32,7 @@ from symbreak.studies.progress import print_plan
 from symbreak.studies.summary import add_to_plan, verify, write_summary
 from symbreak.training.directory import DirectoryInUse, lock_run_directory
 from symbreak.training.record import read_status
+from symbreak.training.watch import SIGNALS, Watch
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
 
@@ -87,12 +88,12 @@ def test_a_begun_run_of_another_configuration_is_neither_continued_nor_recorded(
     (run / "status.json").write_text('{"state": "finished", "step": 150}')
     with pytest.raises(InputError, match="seed-0 holds a run with steps 150 and not 200; choose another --out"):
         refuse_replacing(tmp_path, jobs)
-    *_, config, directory = command(tmp_path, job)
+    config, directory = arguments_of(tmp_path, job)
     with pytest.raises(InputError, match="steps 150 and not 200"):
-        worker.work(Path(config), Path(directory))
+        worker.work(Path(config), Path(directory), Watch())
     (run / "config.json").write_text(json.dumps(job.config.to_json()))
     refuse_replacing(tmp_path, jobs)
-    worker.work(Path(config), Path(directory))  # finished: nothing to do
+    worker.work(Path(config), Path(directory), Watch())  # finished: nothing to do
 
 
 @pytest.mark.parametrize("began", [True, False])
@@ -129,6 +130,31 @@ def test_a_directory_in_use_is_waited_for(tmp_path, monkeypatch, capsys):
     assert len(answers) == 1
     assert worker.main(["config.json", "run"]) == InputError.exit_code
     assert "wrong" in capsys.readouterr().err
+
+
+@pytest.fixture
+def signals_as_before():
+    former = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals_as_before")
+def test_a_worker_that_waits_for_a_directory_hears_signals(monkeypatch, capsys):
+    asked = []
+
+    def work(*_):
+        asked.append(time.monotonic())
+        assert len(asked) < 100
+        if len(asked) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        raise DirectoryInUse("in use by host a")
+
+    for name, replacement in {"work": work, "use_one_core": int, "prepare_process": int, "PAUSE": 0.1}.items():
+        monkeypatch.setattr(worker, name, replacement)
+    assert worker.main(["config.json", "run"]) == Interrupted.exit_code
+    assert "stopped by SIGTERM" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -180,6 +206,13 @@ def test_a_run_that_cannot_work_is_tried_three_times_and_counted(tmp_path, jobs)
     assert "fingerprint" not in facts(tmp_path, broken)
 
 
+def _is_alive(process):
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"  # a zombie that nobody reaps is gone
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def _ctrl_c(study):
     os.killpg(study.pid, signal.SIGINT)  # what a terminal does: everyone in the foreground hears it
 
@@ -206,15 +239,15 @@ def test_runs_of_a_study_that_ends_save_and_stop(tmp_path, how):
         assert time.monotonic() < until
         time.sleep(0.05)
     worker = Path("/proc", str(json.loads((run / "run.lock").read_text())["pid"]))
-    assert worker.exists()
+    assert _is_alive(worker)
 
     end, code = ENDS[how]
     end(study)
     _, said = study.communicate(timeout=30)
-    until = time.monotonic() + 10
-    while worker.exists() and time.monotonic() < until:
+    until = time.monotonic() + 30
+    while _is_alive(worker) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not worker.exists()
+    assert not _is_alive(worker)
     assert read_status(run)["state"] == "interrupted"
     assert study.returncode == code
     if how != "killed":

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from symbreak.training.checkpoint import NAME
+from symbreak.training.watch import GRACE
 
 # Starts or resumes a run in a process that kills itself: at an environment step, or at the n-th time that something is
 # brought to the disk once a step has been reached, which is inside of a save.
@@ -174,20 +175,20 @@ def test_a_signal_while_nothing_answers_ends_with_75_all_the_same(tmp_path):
     sent = time.monotonic()
     process.communicate(timeout=60)
     assert process.returncode == 75
-    assert time.monotonic() - sent < 10
+    assert time.monotonic() - sent < GRACE + 6
 
 
 def test_a_second_signal_ends_at_once(tmp_path):
     process = start(VANILLA.command(tmp_path / "run"))
     wait_for(lambda: (tmp_path / "run" / "config.json").exists(), process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.8)
+    time.sleep(2)  # a busy process hears the first one late, and two within half a second are one
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     sent = time.monotonic()
     process.communicate(timeout=60)
     assert process.returncode == 75
-    assert time.monotonic() - sent < 2
+    assert time.monotonic() - sent < 4  # without a second one up to 8 seconds after the first
 
 
 def test_signals_until_the_process_is_gone_do_not_change_its_answer(tmp_path):

@@ -310,10 +310,8 @@ def test_another_number_of_cores_or_version_makes_a_run_inexact(tmp_path, capsys
 )
 def test_a_fault_of_the_environment_is_named_and_never_stored(tmp_path, fault, error, named):
     config = replace(POINT, environment_timeout=0.5)
-    started = time.monotonic()
     with pytest.raises(error, match=named):
         finish(config, tmp_path / "run", fault=fault, at=130)
-    assert time.monotonic() - started < 60
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["state"] == "failed"
     assert 100 <= status["step"] < 130
