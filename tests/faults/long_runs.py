@@ -129,7 +129,7 @@ def flat(tier: Tier, scratch: Path) -> Outcome:
         notes.append(f"{config.task}: memory {memory:+.1f} %, {files:+d} files, {programs:+d} programs")
         # A few thousand steps are too few to tell growth from a buffer that was filled for the first time.
         problems.append(None if memory <= 5 or tier == "small" else f"memory grew by {memory:.1f} % on {config.task}")
-        problems.append(None if files == 0 else f"{files} more open files on {config.task}")
+        problems.append(None if files <= 0 else f"{files} more open files on {config.task}")
         problems.append(None if programs == 0 else f"{programs} programs were compiled after the warm-up")
     return count(problems, "; ".join(notes))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from counting import Outcome, Tier, count, problem_of, python, require
 from test_resume import TINY, VANILLA, Case, start, wait_for
 
-from symbreak.studies.launch import Progress, command, record_directory, run_directory, run_local
+from symbreak.studies.launch import WORKER, Progress, arguments_of, record_directory, run_directory, run_local
 from symbreak.studies.plans import Job
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.run import RunConfig
@@ -127,8 +127,8 @@ def _once(out: Path, entry: Progress) -> None:
 
 
 def _as_if_never_killed(out: Path, job: Job) -> None:
-    *_, module, config, _ = command(out, job)
-    done = python("-m", module, config, str(out / "whole"))
+    config, _ = arguments_of(out, job)
+    done = python("-m", WORKER, config, str(out / "whole"))
     require(done.returncode == 0, done.stderr[-200:])
     record = json.loads((record_directory(out, job) / "record.json").read_text())
     require(fingerprint(out / "whole") == record["fingerprint"], "another state than that of a run nobody killed")
