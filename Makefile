@@ -94,7 +94,7 @@ studies: setup  ## the runs of the results that are not there yet; STUDIES=--dry
 results: setup  ## check the committed results, and draw their figures and tables anew
 	$(BIN)/symbreak report results --verify -o build/results.html --into README.md docs/reproduction.md
 	$(BIN)/symbreak report results/grid-obstacles -o build/grid-obstacles.html --figures docs/figures/results
-	$(BIN)/symbreak report $(addprefix results/,grid-reward grid-slip manipulation) -o build/others.html --figures docs/figures/results/others
+	$(BIN)/symbreak report $(addprefix results/,grid-reward grid-slip manipulation locomotion) -o build/others.html --figures docs/figures/results/others
 
 docs: setup  ## the pages of docs/ as HTML in build/docs
 	$(BIN)/mkdocs build --quiet
