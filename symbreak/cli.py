@@ -190,8 +190,8 @@ def _nobody_reads() -> bool:
 def _report(name: str, text: str, code: int, debug: bool = False) -> int:
     if debug:
         traceback.print_exc()
-    print(f"error[{name}]: {' '.join(text.split())}", file=sys.stderr, flush=True)
     if code == Interrupted.exit_code:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)  # leaving takes a moment; a second Ctrl-C must not change the answer
+    print(f"error[{name}]: {' '.join(text.split())}", file=sys.stderr, flush=True)
     return code

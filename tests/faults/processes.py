@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from counting import Outcome, Tier, count, problem_of, python, require
-from test_resume import TINY, VANILLA, Case, start, wait_for
+from test_resume import TINY, VANILLA, Case, hanging, start, wait_for
 
 from symbreak.studies.launch import WORKER, Progress, arguments_of, record_directory, run_directory, run_local
 from symbreak.studies.plans import Job
@@ -48,8 +48,7 @@ def stopped(number: signal.Signals, running: bool, delay: float, directory: Path
 
 
 def stopped_at_once(directory: Path) -> None:
-    process = start(ENDLESS.command(directory))
-    wait_for((directory / "config.json").exists, process)
+    process = hanging(ENDLESS.command(directory))
     process.send_signal(signal.SIGINT)
     time.sleep(2)
     process.send_signal(signal.SIGTERM)

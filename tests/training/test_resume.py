@@ -20,7 +20,7 @@ from symbreak.training.watch import GRACE
 # Starts or resumes a run in a process that kills itself: at an environment step, or at the n-th time that something is
 # brought to the disk once a step has been reached, which is inside of a save.
 CHILD = """
-import os, signal, sys
+import os, signal, sys, time
 from symbreak.training.cores import use_one_core
 use_one_core()
 place, number, *command = sys.argv[1:]
@@ -37,6 +37,11 @@ if place == "step":
                 die()
             run(self, start, steps)
         kind.run = run
+if place == "hang":
+    def run(self, start, steps):
+        print("hangs", flush=True)
+        time.sleep(60)
+    drivers.CompiledDriver.run = run
 if place == "save":
     fsync, left = os.fsync, [number]
     from symbreak.training.checkpoint import Checkpoints
@@ -131,6 +136,16 @@ def start(command: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
+def hanging(command: list[str]) -> subprocess.Popen[str]:
+    """A run that has come to its first steps and never gets through them."""
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    arguments = [sys.executable, "-c", CHILD, "hang", "0", *command]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert any(line == "hangs\n" for line in process.stdout), process.communicate()
+    return process
+
+
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
@@ -179,15 +194,14 @@ def test_a_signal_while_nothing_answers_ends_with_75_all_the_same(tmp_path):
 
 
 def test_a_second_signal_ends_at_once(tmp_path):
-    process = start(VANILLA.command(tmp_path / "run"))
-    wait_for(lambda: (tmp_path / "run" / "config.json").exists(), process)
+    process = hanging(VANILLA.command(tmp_path / "run"))
     process.send_signal(signal.SIGINT)
     time.sleep(2)  # a busy process hears the first one late, and two within half a second are one
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     sent = time.monotonic()
-    process.communicate(timeout=60)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 75
+    assert "stopped at once by a second signal" in said
     assert time.monotonic() - sent < 4  # without a second one up to 8 seconds after the first
 
 
