@@ -104,11 +104,11 @@ def report(
         for path in draw_figures(runs, figures):
             print(f"figure: {path}")
     if into:
-        from symbreak.studies.markdown import as_markdown, put_into
+        from symbreak.studies.markdown import put_into, sections_of
         from symbreak.studies.summary import summary_of
 
         found = {name: study for directory in runs for name, study in summary_of(directory).items()}
         for page in into:
-            put_into(page, as_markdown(found))
+            put_into(page, sections_of(found))
             print(f"tables: {page}")
     return 0

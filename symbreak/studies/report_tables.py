@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from symbreak.studies.report_runs import SUCCESS, Group
-from symbreak.studies.statistics import Estimate, interval, iqm, mean, probability_of_improvement
+from symbreak.studies.statistics import Estimate, difference, interval, iqm, mean, probability_of_improvement
 
 REFERENCE = "partial"  # the method that others are compared with, where it was run
+MEASURED_AGAINST = (REFERENCE, "vanilla")  # whose scores the summary takes off those of the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class Row:
     auc_mean: Estimate | None
     success: Estimate | None
     beaten: Estimate | None  # probability that a run of the reference beats one of this method
+    less: dict[str, dict[str, Estimate]]  # another method → `final` and `auc`, each of this method less the other's
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,7 @@ def compare(groups: Sequence[Group]) -> list[Comparison]:
 def _compare_setting(setting: str, groups: list[Group]) -> Comparison:
     reference = reference_label([group.label for group in groups])
     against = next((group.final() for group in groups if group.label == reference), np.array([]))
+    others = {group.label: _scores(group) for group in groups if group.label in MEASURED_AGAINST}
     rows = []
     for group in groups:
         final, areas, success = group.final(), group.areas(), group.final(SUCCESS)
@@ -66,9 +69,18 @@ def _compare_setting(setting: str, groups: list[Group]) -> Comparison:
                 auc_mean=_maybe(areas, mean),
                 success=_maybe(success, mean, bounds=(0.0, 1.0)),
                 beaten=probability_of_improvement([against], [final]) if contest else None,
+                less={
+                    label: {name: difference([mine], [other[name]]) for name, mine in _scores(group).items()}
+                    for label, other in others.items()
+                    if label != group.label and final.size and other["final"].size
+                },
             )
         )
     return Comparison(setting, reference if len(groups) > 1 else None, tuple(rows))
+
+
+def _scores(group: Group) -> dict[str, np.ndarray]:
+    return {"final": group.final(), "auc": group.areas()}
 
 
 def reference_label(labels: Sequence[str]) -> str | None:
@@ -133,20 +145,22 @@ def _size(finals: dict[tuple[str, str], np.ndarray], setting: str, label: str) -
 
 
 def summarise(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
-    """Setting → method → `final` and `auc` (each `iqm`, `low`, `high`, `mean`, …) and `seeds`, ready for JSON."""
+    """Setting → method → `final` and `auc` (each `iqm`, `low`, `high`, `mean`, …) and `seeds`, ready for JSON; `less`
+    has both less those of the methods that others are measured against.
+    """
 
     def brief(middle: Estimate | None, average: Estimate | None) -> dict[str, float | None] | None:
         if middle is None or average is None:
             return None
-        names = {"iqm": middle.value, "low": middle.low, "high": middle.high}
-        names |= {"mean": average.value, "mean_low": average.low, "mean_high": average.high}
-        return {name: _number(value) for name, value in names.items()}
+        names = {"mean": average.value, "mean_low": average.low, "mean_high": average.high}
+        return _ends(middle) | {name: _number(value) for name, value in names.items()}
 
     return {
         comparison.setting: {
             row.group.label: {
                 "final": brief(row.final, row.final_mean),
                 "auc": brief(row.auc, row.auc_mean),
+                "less": {other: {name: _ends(gap) for name, gap in gaps.items()} for other, gaps in row.less.items()},
                 "success": None if row.success is None else _number(row.success.value),
                 "seeds": len(row.group.settled.runs),
                 "failed": row.group.count("failed"),
@@ -156,6 +170,10 @@ def summarise(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
         }
         for comparison in compare(groups)
     }
+
+
+def _ends(middle: Estimate) -> dict[str, float | None]:
+    return {"iqm": _number(middle.value), "low": _number(middle.low), "high": _number(middle.high)}
 
 
 def _number(value: float) -> float | None:

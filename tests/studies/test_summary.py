@@ -10,7 +10,7 @@ import pytest
 
 from symbreak.errors import InputError
 from symbreak.studies.launch import refuse_replacing, take_over
-from symbreak.studies.markdown import BEGIN, END, as_markdown, put_into
+from symbreak.studies.markdown import marks, put_into, sections_of
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.report import make_report
 from symbreak.studies.report_figures import draw_figures
@@ -148,17 +148,41 @@ def test_runs_in_the_making_are_not_counted_twice(results):
 
 def test_tables_stand_between_the_marks_of_a_page(results):
     page = results / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    (begin, end), (opened, closed) = marks("results"), marks("variants")
+    page.write_text(f"before\n{begin}\nold\n{end}\nbetween\n{opened}\nold\n{closed}\nafter\n")
     for _ in range(2):
-        put_into(page, as_markdown(json.loads((results / "summary.json").read_text())))
-        written = page.read_text()
-        assert written.startswith("before\n")
-        assert written.endswith("after\n")
-        assert "old" not in written
-        assert "| grid-20 | 0.75 [" in written  # the mean of both seeds
+        put_into(page, sections_of(json.loads((results / "summary.json").read_text())))
+        first, _, second = page.read_text().partition("between\n")
+        assert first.startswith("before\n")
+        assert second.endswith("after\n")
+        assert "old" not in first + second
+        assert "evaluation, less that" not in first + second  # a page without marks for differences has none
+        assert "| grid-20 | 0.75 (2) |" in first  # the mean of both seeds, too few for an interval
+        assert "| study |" in second
     page.write_text("no marks")
     with pytest.raises(InputError, match="no place for tables"):
-        put_into(page, "")
+        put_into(page, {"results": ""})
+
+
+def test_differences_follow_from_the_seeds(tmp_path):
+    """A shift of all seeds is found as it is; of two seeds no interval is told."""
+    study = tmp_path / "grid-obstacles"
+    for method, shift, seeds in (("partial", 0.5, 3), ("vanilla", -0.25, 3), ("exact", 0.0, 2)):
+        jobs = plan("grid-obstacles", seeds=seeds, methods=[method], settings=["grid-20"])
+        add_to_plan(study, jobs)
+        for job in jobs:
+            write_record(study, job, final=shift + 0.01 * job.config.seed)
+    write_summary(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    less = summary["grid-obstacles"]["grid-20"]["vanilla"]["less"]
+    assert less["partial"]["final"]["iqm"] == pytest.approx(-0.75)
+    assert less["partial"]["auc"]["iqm"] == pytest.approx(-0.375)  # of straight lines that begin at 0
+    assert less["partial"]["final"]["low"] < -0.75 < less["partial"]["final"]["high"] < -0.7
+    assert "vanilla" not in less
+    lines = sections_of(summary)["differences"].splitlines()
+    last = lines.index("Return of the last evaluation, less that of `vanilla`:")
+    assert lines[last + 2] == "| | `partial` |"
+    assert lines[last + 4].startswith("| grid-20 | +0.75 [+0.7")
 
 
 def test_equal_records_give_equal_figures_and_pages(results, tmp_path_factory):
@@ -173,7 +197,7 @@ def test_equal_records_give_equal_figures_and_pages(results, tmp_path_factory):
 
 
 def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
-    figures = {"final": {"iqm": 0.25, "low": None, "high": None}, "seeds": 1, "failed": 0}
+    figures = {"final": {"iqm": 0.25, "low": None, "high": None}, "seeds": 1, "failed": 0, "less": {}}
     figures["auc"] = figures["final"]
 
     def worth(value):
@@ -187,15 +211,15 @@ def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
         "my-own": {"grid-20": {"partial": worth(0.875)}},
         "stability": {"ant": {"partial": worth(0.99)}},
     }
-    lines = as_markdown(summary).splitlines()
+    sections = sections_of(summary)
+    lines = sections["results"].splitlines()
     assert "| | `partial` | `vanilla` |" in lines
     assert "| grid-20 | 0.62 (1) | 0.38 (1) |" in lines
     assert "| fetch-reach | 0.75 (1) | – |" in lines
-    start = lines.index("Other variants:") + 4  # what has no methods beside it to be compared with
-    assert lines[start : start + 4] == [
-        "| grid-oracles | grid-20 | `oracle-minority` | 0.12 (1) | 0.25 (1) |",
-        "| ablation-actor | fetch-reach | `partial` | 0.50 (1) | 0.25 (1) |",
-        "| ablation-actor | fetch-reach | `partial-max4` | 0.25 (1) | 0.25 (1) |",
-        "| my-own | grid-20 | `partial` | 0.88 (1) | 0.25 (1) |",
+    assert sections["variants"].splitlines()[2:] == [  # what has no methods beside it to be compared with
+        "| grid-oracles | grid-20 | `oracle-minority` | 0.12 (1) | 0.25 (1) | – |",
+        "| ablation-actor | fetch-reach | `partial` | 0.50 (1) | 0.25 (1) | – |",
+        "| ablation-actor | fetch-reach | `partial-max4` | 0.25 (1) | 0.25 (1) | – |",
+        "| my-own | grid-20 | `partial` | 0.88 (1) | 0.25 (1) | – |",
     ]
-    assert not any("0.99" in line for line in lines)  # five thousand steps show that nothing diverges, no more
+    assert "0.99" not in "".join(sections.values())  # five thousand steps show that nothing diverges, no more
