@@ -13,7 +13,7 @@ from symbreak.studies.report_runs import SUCCESS, Group
 from symbreak.studies.statistics import Estimate, difference, interval, iqm, mean, probability_of_improvement
 
 REFERENCE = "partial"  # the method that others are compared with, where it was run
-MEASURED_AGAINST = (REFERENCE, "vanilla")  # whose scores the summary takes off those of the others
+MEASURED_AGAINST = (REFERENCE, "vanilla")  # whose scores the summary takes off those of the others, each pair once
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def _compare_setting(setting: str, groups: list[Group]) -> Comparison:
                 less={
                     label: {name: difference([mine], [other[name]]) for name, mine in _scores(group).items()}
                     for label, other in others.items()
-                    if label != group.label and final.size and other["final"].size
+                    if group.label not in (label, REFERENCE) and final.size and other["final"].size
                 },
             )
         )

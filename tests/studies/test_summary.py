@@ -167,7 +167,7 @@ def test_tables_stand_between_the_marks_of_a_page(results):
 def test_differences_follow_from_the_seeds(tmp_path):
     """A shift of all seeds is found as it is; of two seeds no interval is told."""
     study = tmp_path / "grid-obstacles"
-    for method, shift, seeds in (("partial", 0.5, 3), ("vanilla", -0.25, 3), ("exact", 0.0, 2)):
+    for method, shift, seeds in (("partial", 0.5, 3), ("vanilla", -0.25, 3), ("exact", 0.5, 3), ("rpp", 0.0, 2)):
         jobs = plan("grid-obstacles", seeds=seeds, methods=[method], settings=["grid-20"])
         add_to_plan(study, jobs)
         for job in jobs:
@@ -179,9 +179,10 @@ def test_differences_follow_from_the_seeds(tmp_path):
     assert less["partial"]["auc"]["iqm"] == pytest.approx(-0.375)  # of straight lines that begin at 0
     assert less["partial"]["final"]["low"] < -0.75 < less["partial"]["final"]["high"] < -0.7
     assert "vanilla" not in less
+    assert not summary["grid-obstacles"]["grid-20"]["partial"]["less"]  # each pair once
     lines = sections_of(summary)["differences"].splitlines()
     last = lines.index("Return of the last evaluation, less that of `vanilla`:")
-    assert lines[last + 2] == "| | `partial` |"
+    assert lines[last + 2] == "| | `exact` |"
     assert lines[last + 4].startswith("| grid-20 | +0.75 [+0.7")
 
 
