@@ -21,7 +21,7 @@ Callback = Callable[[Row], Any]
 
 
 def SAC(
-    env: Any, symmetry: Any = None, method: str = "partial", seed: int = 0, budget: int | None = None, **config: Any
+    env: Any, symmetry: Any = None, method: str = "partial", seed: int = 0, budget: float | None = None, **config: Any
 ) -> Agent:
     """Soft actor-critic for continuous actions.
 
@@ -38,7 +38,7 @@ def SAC(
 
 
 def DQN(
-    env: Any, symmetry: Any = None, method: str = "partial", seed: int = 0, budget: int | None = None, **config: Any
+    env: Any, symmetry: Any = None, method: str = "partial", seed: int = 0, budget: float | None = None, **config: Any
 ) -> Agent:
     """Deep Q-learning for discrete actions; arguments as for `SAC`. The budget also decides how long ε falls."""
     return _make("dqn", env, symmetry, method, seed, budget, config)
@@ -72,26 +72,32 @@ def audit(
 
 
 def _make(
-    algorithm: str, env: Any, symmetry: Any, method: str, seed: int, budget: int | None, settings: dict[str, Any]
+    algorithm: str, env: Any, symmetry: Any, method: str, seed: int, budget: float | None, settings: dict[str, Any]
 ) -> Agent:
     from symbreak.agents.methods import get_method
     from symbreak.training.choice import choose_task, copies_in, view_name
     from symbreak.training.settings import RunConfig, parse_config, parse_parts
 
     get_method(method)
-    if budget is not None and budget < 1:
-        raise InputError(f"budget is {budget}; use 1 or more environment steps")
-    task = choose_task(env, symmetry, budget)
+    steps = None if budget is None else _steps("budget", budget)
+    task = choose_task(env, symmetry, steps)
     if task.algorithm != algorithm:
         kind, other = ("discrete", "symbreak.DQN") if task.algorithm == "dqn" else ("continuous", "symbreak.SAC")
         raise InputError(f"the actions of {task.name} are {kind}: use {other}")
     of_run = {entry.name for entry in fields(RunConfig)} - {"task", "method", "symmetry", "steps", "seed", "agent"}
     chosen = {name: value for name, value in settings.items() if name in of_run}
     others = {name: value for name, value in settings.items() if name not in of_run}
-    whole = {"task": task.name, "method": method, "symmetry": view_name(symmetry), "seed": seed, "steps": budget}
+    whole = {"task": task.name, "method": method, "symmetry": view_name(symmetry), "seed": seed, "steps": steps}
     config = parse_config({"environments": copies_in(env), **whole, **chosen, "agent": others}, "the settings")
     parse_parts(config, task.algorithm)
-    return Agent(task, config, budget)
+    return Agent(task, config, steps)
+
+
+def _steps(name: str, value: float) -> int:
+    """A number of environment steps; 1e5 is one too."""
+    if not value >= 1 or value != value // 1:  # neither holds for what is no number, or infinite
+        raise InputError(f"{name} is {value}; use a whole number of environment steps, 1 or more")
+    return int(value)
 
 
 class Agent:
@@ -118,7 +124,7 @@ class Agent:
         """Metrics of every evaluation so far; docs/methods.md explains the names."""
         return [] if self._run is None else list(self._run.rows)
 
-    def learn(self, total_timesteps: int, callback: Callback | None = None, progress_bar: bool = False) -> Agent:
+    def learn(self, total_timesteps: float, callback: Callback | None = None, progress_bar: bool = False) -> Agent:
         """Learn for that many environment steps; called again, go on from there.
 
         The first call, or `budget`, fixes what depends on the length of training (random steps, warm-up of the gate, ε,
@@ -127,16 +133,16 @@ class Agent:
         """
         from symbreak.progress import Progress
 
-        if total_timesteps < 1:
-            raise InputError(f"total_timesteps is {total_timesteps}; use 1 or more")
+        steps = _steps("total_timesteps", total_timesteps)
         if self._run is None:
-            self._begin(self.budget or total_timesteps)
+            self._begin(self.budget or steps)
         run = self._require_run()
-        until = run.step + total_timesteps
+        until = run.step + steps
         if until > run.schedule.end:
             self._extend(until)
         title = f"{self.config.method} on {self.task.name}"
-        with Progress(until, title, not progress_bar, done=run.step) as progress:
+        learns_at = run.agent.config.learning_starts
+        with Progress(until, title, not progress_bar, done=run.step, learns_at=learns_at) as progress:
 
             def report(row: Row) -> None:
                 progress.update(row)
@@ -144,16 +150,16 @@ class Agent:
                     raise _Stop
 
             with suppress(_Stop):
-                run.advance(until, report)
+                run.advance(until, report, progress.tick)
         return self
 
     def _begin(self, budget: int) -> None:
         from symbreak.training.choice import choose_task
         from symbreak.training.run import Run
 
-        self.budget, self.config = budget, replace(self.config, steps=budget)
-        self.task = choose_task(self.task, self.config.symmetry, budget)
-        self._run = Run.create(self.config, task=self.task)
+        config, task = replace(self.config, steps=budget), choose_task(self.task, self.config.symmetry, budget)
+        self._run = Run.create(config, task=task)
+        self.budget, self.config, self.task = budget, config, task  # only now: what was refused changes nothing
 
     def _extend(self, end: int) -> None:
         """A later end. What the budget decided is written down, so that it stays what it was."""
@@ -175,13 +181,18 @@ class Agent:
 
         from symbreak.nn.keys import named_key
 
-        run, size = self._require_run(), self.task.symmetry(self.config.symmetry).observation.size
-        observation = np.asarray(observation, np.float32)
-        if observation.ndim not in (1, 2) or observation.shape[-1] != size:
+        run, layout = self._require_run(), self.task.symmetry(self.config.symmetry).observation
+        with np.errstate(over="ignore"):
+            observation = np.asarray(observation, np.float32)
+        if observation.ndim not in (1, 2) or observation.shape[-1] != layout.size:
             raise InputError(
-                f"observations of {self.task.name} have {size} numbers, one row or a batch of rows; "
+                f"observations of {self.task.name} have {layout.size} numbers, one row or a batch of rows; "
                 f"this has shape {observation.shape}"
             )
+        if not np.isfinite(observation).all():
+            place = tuple(int(index) for index in np.argwhere(~np.isfinite(observation))[0])
+            where = f"observation[{', '.join(map(str, place))}] ({layout.owner(place[-1])})"
+            raise InputError(f"{where} is {observation[place]}; give finite numbers")
         batch = np.atleast_2d(observation)
         key = named_key(jax.random.key(self.config.seed), "predict")
         if not deterministic:

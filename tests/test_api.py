@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import symbreak
-from symbreak.errors import InputError
+from symbreak.errors import EnvironmentFault, InputError
 from symbreak.symmetry import Layout, Symmetry, Z
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.run import Run, RunConfig
@@ -100,6 +100,18 @@ def test_an_agent_learns_predicts_and_is_evaluated(learned):
     assert "return" in str(result)
 
 
+def test_an_episode_that_never_ends_is_a_fault_of_the_environment(learned, monkeypatch):
+    from symbreak.training.evaluate import show_episode
+
+    monkeypatch.setattr("symbreak.training.hosted.LONGEST_EPISODE", 14)  # they have 15 steps
+    with pytest.raises(EnvironmentFault, match="no end of an episode within 14 steps"):
+        learned.evaluate(episodes=1)
+    with pytest.raises(EnvironmentFault, match="no end of an episode within 14 steps"):
+        show_episode(learned.trained, 0, lambda picture: None)
+    monkeypatch.setattr("symbreak.training.hosted.LONGEST_EPISODE", 15)
+    learned.evaluate(episodes=1)
+
+
 def test_actions_are_scaled_to_the_bounds(learned):
     action = learned.predict(np.array([0.5, -0.2]))[0]
     raw = learned.trained.act(np.array([0.5, -0.2], np.float32), jax.random.key(0))[0]
@@ -145,12 +157,21 @@ def test_learning_goes_on_and_budgets_stay(tmp_path):
     before = loaded.predict(observation)[0]
     loaded.learn(20)
     assert not np.array_equal(loaded.predict(observation)[0], before)
-    # Its own directory is replaced, another run's never.
+    # Its own run is replaced, and nothing else of the directory; another run's never.
+    (tmp_path / "run" / "notes.md").write_text("kept")
+    (tmp_path / "run" / "pictures").mkdir()
     loaded.save(tmp_path / "run")
+    assert (tmp_path / "run" / "notes.md").read_text() == "kept"
+    assert (tmp_path / "run" / "pictures").is_dir()
     assert json.loads((tmp_path / "run" / "status.json").read_text())["step"] == 120
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     with pytest.raises(InputError, match="already holds a finished run"):
         small(budget=60).learn(25).save(tmp_path / "run")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "text.tex").write_text("kept")
+    with pytest.raises(InputError, match="holds other files and no run"):
+        loaded.save(tmp_path / "thesis")
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["text.tex"]
 
 
 def test_a_budget_larger_than_the_first_learn_leaves_a_run_to_be_resumed(tmp_path):
@@ -183,7 +204,37 @@ def test_progress_is_shown_on_request(capsys):
     small(budget=60).learn(25)
     assert capsys.readouterr().out == ""
     small(budget=60).learn(25, progress_bar=True)
-    assert "vanilla on Point: 25 steps" in capsys.readouterr().out
+    assert capsys.readouterr().out == "vanilla on Point: 25 steps\n"
+
+
+def test_progress_moves_with_the_steps(capsys, monkeypatch):
+    monkeypatch.setattr("symbreak.progress.LINE", 0.0)
+    small(budget=60).learn(25, progress_bar=True)
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == "step 1/25  random steps"
+    assert "step 19/25  compiling…" in told
+    assert told[-1].startswith("step 25/25  ")
+    assert told[-1].endswith("/s  0:00:00 left")
+
+
+def test_a_refused_learn_leaves_the_agent_as_it_was(monkeypatch):
+    agent = small()
+    before = (agent.budget, agent.config, agent.task)
+    for wrong in (2.5, 0.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=f"total_timesteps is {wrong}; use a whole number"):
+            agent.learn(wrong)
+
+    def refuse(*_, **__):
+        raise InputError("not today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "create", refuse)
+        with pytest.raises(InputError, match="not today"):
+            agent.learn(60)
+    assert (agent.budget, agent.config, agent.task) == before
+    assert agent.learn(2.5e1).num_timesteps == 25
+    assert (agent.budget, type(agent.budget)) == (25, int)
+    assert small(budget=6e1).config.steps == 60
 
 
 @pytest.mark.slow
@@ -245,6 +296,10 @@ def test_a_mistake_is_one_line_that_says_what_to_do(name):
 def test_observations_and_runs_that_do_not_fit(learned, tmp_path):
     with pytest.raises(InputError, match="have 2 numbers"):
         learned.predict(np.zeros(3))
+    with pytest.raises(InputError, match=r"observation\[1\] \(speed\) is nan; give finite numbers"):
+        learned.predict(np.array([0.5, np.nan]))
+    with pytest.raises(InputError, match=r"observation\[2, 0\] \(place\) is inf"):
+        learned.predict(np.array([[0.5, 0.1], [0.5, 0.1], [1e300, np.nan]]))
     with pytest.raises(InputError, match="total_timesteps is 0"):
         learned.learn(0)
     learned.save(tmp_path / "run")

@@ -12,6 +12,7 @@ import pytest
 
 from symbreak import cli
 from symbreak.commands.arguments import again
+from symbreak.training.directory import lock_run_directory
 from symbreak.training.record import resume_command
 from symbreak.training.settings import RunConfig
 
@@ -153,6 +154,16 @@ def test_a_run_of_ones_own_is_continued_with_its_symmetry(monkeypatch, capsys, t
     )
 
 
+def test_a_directory_where_a_run_is_going_on_is_told_at_once(monkeypatch, capsys, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(RunConfig("grid-20").to_json()))
+    with lock_run_directory(tmp_path):
+        code, _, err = run(monkeypatch, capsys, "train", "grid-20", "--out", str(tmp_path))
+    assert code == 5
+    assert f"{tmp_path} is in use by host" in err
+    assert "resume" not in err
+    assert "continue it with" in run(monkeypatch, capsys, "train", "grid-20", "--out", str(tmp_path))[2]
+
+
 def test_another_symmetry_than_that_of_the_run_is_refused(monkeypatch, capsys, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(RunConfig("swimmer").to_json()))
     for command in ("evaluate", "resume"):
@@ -216,10 +227,39 @@ def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):
 def test_a_run_says_what_its_gate_cannot_notice(monkeypatch, capsys, tmp_path, method, says):
     from symbreak.training.run import Run
 
+    def advance(self, report, tick):
+        tick(1)
+        self.rows.append({"step": 0, "eval/return": 0.0})
+
     # What is said comes before the first step; what follows would be compiled for long.
-    monkeypatch.setattr(Run, "advance", lambda self, report: self.rows.append({"step": 0, "eval/return": 0.0}))
+    monkeypatch.setattr(Run, "advance", advance)
+    monkeypatch.setattr("symbreak.progress.LINE", 0.0)
     tiny = ("agent.width=8", "agent.batch=8", "agent.learning_starts=20", "agent.capacity=100", "agent.route=false")
     asked = ("grid-20", "--method", method, "--steps", "40", "--cores", "all", "--out", str(tmp_path / "run"))
     code, out, _ = run(monkeypatch, capsys, "train", *asked, "--set", *tiny)
     assert code == 0
     assert ("reward symmetry unchecked" in out) == says
+    assert "--set" not in out  # a grid-world's predictors have no such choice
+    assert "step 1/40  random steps" in out
+
+
+def test_what_a_gate_cannot_notice_is_told_with_the_settings_that_change_it():
+    from symbreak.agents.methods import get_method
+    from symbreak.commands.training import _blind_spots
+    from symbreak.tasks import get_task
+    from symbreak.training.build import make_gate
+    from symbreak.training.settings import parse_assignments
+
+    def gate(changes):
+        return make_gate(get_method("partial"), get_task("ant"), "exact", "default", 1_000, changes)
+
+    told = _blind_spots(gate({}))
+    assert told == (
+        "reward and termination symmetry unchecked: the gate learns nothing about them, so they could break unnoticed; "
+        "--set gate.reward_head=true gate.termination_head=true makes it learn them"
+    )
+    settings = [word for word in told.split() if "=" in word]
+    assert gate(parse_assignments(settings)["gate"]).unchecked == ()
+    alone = _blind_spots(gate({"termination_head": True}))
+    assert alone.startswith("reward symmetry unchecked")
+    assert alone.endswith("--set gate.reward_head=true makes it learn it")

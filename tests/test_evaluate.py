@@ -195,6 +195,16 @@ def test_resume_of_a_users_run_asks_for_the_flags_again(own, monkeypatch, capsys
     assert fingerprint(Path("run")) == fingerprint(Path("whole"))
 
 
+def test_training_over_a_run_of_ones_own_prints_the_command_with_the_flags_just_given(own, monkeypatch, capsys):
+    from symbreak.training.settings import RunConfig
+
+    Path("run").mkdir()
+    Path("run/config.json").write_text(json.dumps(RunConfig("SomeCart-v0", symmetry="mine").to_json()))
+    code, _, err = run(monkeypatch, capsys, "train", "SomeCart-v0", *own, "--out", "run")
+    assert code == 2
+    assert err.strip().endswith(f"continue it with: symbreak resume run {' '.join(own)}")
+
+
 MISTAKES = {
     "no package": (("train", "SomeCart-v0", "--env-import", "no_carts"), "there is no such module"),
     "broken package": (("train", "SomeCart-v0", "--env-import", "broken"), "importing it raised ZeroDivisionError"),

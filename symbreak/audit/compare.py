@@ -99,6 +99,7 @@ class Evidence(ABC):
     few: int = 5  # pairs for a first look at a changed declaration,
     more: int = 20  # and for a second
     control: float = 0.0  # largest relative error of the identity: what the comparison itself gets wrong
+    allowance: str = "ten times"  # how much of it is not counted as broken, in words
 
     def elements(self, group: Group) -> list[Element]:
         """The elements that are compared in full: those that generate the group."""

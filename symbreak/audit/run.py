@@ -111,7 +111,7 @@ def _audit(env: gym.Env, symmetry: Symmetry, name: str, states: int, seed: int, 
     mending = Mending((), *3 * (comparison.score,), exact=False, centres=False)
     if not comparison.exact and not is_good_approximation([*findings.values(), reward], comparison):
         mending = mend(evidence, symmetry, comparison, (observation_space.low, observation_space.high))
-    verdict, reasons = judge(findings, reward, termination, comparison, invariant, mending)
+    verdict, reasons = judge(findings, reward, termination, comparison, invariant, mending, evidence.control)
     if verdict == NOT_A_SYMMETRY:
         findings = accuse(findings, mending)
     return AuditReport(
@@ -126,7 +126,7 @@ def _audit(env: gym.Env, symmetry: Symmetry, name: str, states: int, seed: int, 
         reachable_share=float(comparison.reachable.mean()),
         dynamics_share=comparison.broken_share(list(comparison.fields.values())),
         broken_share=comparison.broken_share(comparison.everything),
-        suggestions=_suggestions(mending) if reasons else (),
+        suggestions=_suggestions(mending) if reasons or mending.exact else (),
         notes=_notes(evidence, comparison),
         pairs=evidence.pairs,
         noun=evidence.noun,
@@ -173,8 +173,9 @@ def _notes(evidence: Evidence, comparison: Comparison) -> tuple[str, ...]:
         notes.append(f"what keeps images from being visited: {', '.join(written)}")
     if evidence.control > NOTABLE_CONTROL:
         notes.append(
-            f"even without a transformation a step is off by {percent(evidence.control)}: the observation does not "
-            "determine the step, or the environment is random; ten times this counts as unbroken"
+            f"even without a transformation a step is off by up to {percent(evidence.control)}: the observation does "
+            "not determine the step, set_state does not set everything, or the environment is random; "
+            f"{evidence.allowance} this counts as unbroken"
         )
     return tuple(notes)
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from symbreak.audit.integration import IntegrationState, first_hindrance
 from symbreak.errors import EnvironmentFault, InputError
+from symbreak.tasks.check import require_finite
 
 PROTOCOL = "get_state(), set_state(state) and state_from_observation(observation)"
 
@@ -51,7 +52,7 @@ class Simulator(ABC):
 
     def __init__(self, env: gym.Env) -> None:
         self.env = env
-        self._shown = np.zeros(0)
+        self._shown, self._steps = np.zeros(0), 0
 
     @abstractmethod
     def capture(self) -> Any:
@@ -76,6 +77,7 @@ class Simulator(ABC):
     def reset(self, seed: int | None = None) -> None:
         shown, _ = self.env.reset(seed=seed)
         self._shown = np.asarray(shown, dtype=float)
+        require_finite(self._shown, 0.0, self._steps, source="the reset that follows step")
 
     def step(self, action: np.ndarray | int) -> Outcome:
         """One step from where the environment stands."""
@@ -84,9 +86,11 @@ class Simulator(ABC):
         except Exception as problem:
             text = " ".join(str(problem).split())[:200]
             raise EnvironmentFault(
-                f"step raised {type(problem).__name__}: {text}; the audit steps from visited states and their images"
+                f"step raised {type(problem).__name__}: {text}; the audit steps from visited states and their images, "
+                "so look at set_state and state_from_observation too"
             ) from problem
-        self._shown = np.asarray(shown, dtype=float)
+        self._shown, self._steps = np.asarray(shown, dtype=float), self._steps + 1
+        require_finite(self._shown, reward, self._steps, source="step")
         return Outcome(self.observation().copy(), float(reward), bool(terminated), bool(truncated))
 
 

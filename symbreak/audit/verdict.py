@@ -1,9 +1,10 @@
 """From errors to plain words.
 
-A symmetry is *exact* when every image can be visited and nothing differs by more than rounding. It is *not a symmetry*
-when the declaration itself is at fault: its images hardly ever occur, some field changes the opposite way, or a small
-change of the declaration mends it. Anything between is *locally broken*: true in places or in part, which is what
-partial equivariance is for.
+A symmetry is *exact* when every image can be visited and nothing differs by more than rounding; *undecided* when
+nothing differs by more than the environment does from itself, and that is much. It is *not a symmetry* when the
+declaration itself is at fault: its images hardly ever occur, some field changes the opposite way, or a small change of
+the declaration mends what it gets wrong in most states. Anything between is *locally broken*: true in places or in
+part, which is what partial equivariance is for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 from symbreak.audit.compare import Comparison, Errors
 from symbreak.audit.mend import Mending
 
-EXACT, LOCALLY_BROKEN, NOT_A_SYMMETRY = "exact", "locally broken", "not a symmetry"
+EXACT, UNDECIDED, LOCALLY_BROKEN, NOT_A_SYMMETRY = "exact", "undecided", "locally broken", "not a symmetry"
+TELLING = 0.01  # share of a step's change up to which an environment may differ from itself for a symmetry to be exact
+MOST = 0.9  # where the declared dynamics are exact in a tenth of states, there is no slip: it is broken elsewhere
 HARDLY_EVER = 0.02  # share of reachable images below which there is nothing to be symmetric
 OPPOSED = -0.1  # agreement below which, by two standard errors, a field changes against its declaration
 FEWEST = 8  # comparisons from which an opposition is believed
@@ -122,11 +125,13 @@ def judge(
     comparison: Comparison,
     action_bounds_invariant: bool,
     mending: Mending,
+    control: float = 0.0,
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict and the reasons for it, most telling first."""
+    """The verdict and the reasons for it, most telling first; `control` is how far the environment is from itself."""
     reachable = float(comparison.reachable.mean())
     everything = [*findings.values(), reward, termination]
-    if reachable == 1.0 and action_bounds_invariant and all(finding.is_exact for finding in everything):
+    exact = reachable == 1.0 and action_bounds_invariant and all(finding.is_exact for finding in everything)
+    if exact and control <= TELLING:
         return EXACT, ()
     reasons = []
     opposed = [name for name, finding in findings.items() if finding.opposed]
@@ -138,10 +143,15 @@ def judge(
         off = [f"{name} ({findings[name].error:.1f})" for name in worst if findings[name].error > SLIGHT]
         reasons.append(f"{never} itself be visited" + (f", and {', '.join(off)} are furthest off" if off else ""))
     changes = " and ".join(map(str, mending.changes))
-    if mending.exact:
+    # A slip is wrong nearly everywhere: what holds in places and is mended by a change has another symmetry besides.
+    slip = mending.centres or not 0.0 < comparison.broken_share(list(comparison.fields.values())) <= MOST
+    if slip and mending.exact:
         reasons.append(f"a small change makes it exact ({changes})")
-    elif not reasons and not mending.centres and mending.factor >= TURNS_THE_TABLE:
+    elif slip and not reasons and not mending.centres and mending.factor >= TURNS_THE_TABLE:
         reasons.append(f"a small change removes most of the error ({changes})")
+    if exact and not reasons:
+        itself = f"the environment differs from itself by up to {percent(control)} of a step's change"
+        return UNDECIDED, (f"nothing differs by more than that, but {itself}",)
     return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
 
 

@@ -56,7 +56,7 @@ def train(
     directory = out or Path("runs") / f"{task.replace('/', '-')}-{method}-{seed}"
     with _one_run(cores) as watch:
         from symbreak.training.choice import choose_task, view_name
-        from symbreak.training.record import is_finished, read_config, read_status
+        from symbreak.training.record import is_finished, read_config, read_status, refuse_existing
         from symbreak.training.run import Run, RunConfig
         from symbreak.training.settings import parse_assignments
 
@@ -81,8 +81,9 @@ def train(
                 raise InputError(f"{directory} already holds a finished run with {other}; choose another --out")
             print(f"{directory} already holds a finished run of {read_status(directory)['step']} steps; nothing to do")
             return 0
-        found = choose_task(task, chosen, steps)
         flags = again(symmetry, env_import)
+        refuse_existing(directory, flags)
+        found = choose_task(task, chosen, steps)
         return _finish(
             lambda: Run.create(config, directory, task=found, watch=watch), directory, quiet, watch, flags, wandb
         )
@@ -143,17 +144,31 @@ def _finish(make: Callable[[], Any], directory: Path, quiet: bool, watch: Any, f
         if run.agent.config.learning_starts >= run.schedule.end and not quiet:
             starts = run.agent.config.learning_starts
             print(f"warning: nothing is learned before step {starts}: more --steps, or --set agent.learning_starts=N")
-        for note in () if quiet else run.record.notes:
-            print(f"note: {note}: the gate learns nothing about it, so it could break unnoticed")
+        if run.agent.gate.unchecked and not quiet:
+            print(f"note: {_blind_spots(run.agent.gate)}")
         title = f"{run.config.method} on {run.config.task}"
-        with Progress(run.schedule.end, title, quiet, done=run.step) as progress:
+        learns_at = run.agent.config.learning_starts
+        with Progress(run.schedule.end, title, quiet, done=run.step, learns_at=learns_at) as progress:
 
             def report(row: dict[str, float]) -> None:
                 progress.update(row)
                 send(row, run.config)
 
-            run.advance(report=report)
+            run.advance(report=report, tick=progress.tick)
     if not quiet:
         last = run.rows[-1]
         print(f"return {last['eval/return']:.3f} after {int(last['step'])} steps; files in {directory}")
     return 0
+
+
+def _blind_spots(gate: Any) -> str:
+    """What a gate cannot notice, and the settings with which it could; of a grid-world they are fixed."""
+    from symbreak.models.predictor import CellOutcome
+
+    parts = gate.unchecked
+    it, they = ("it", "it") if len(parts) == 1 else ("them", "they")
+    named = f"{' and '.join(parts)} symmetry unchecked"
+    said = f"{named}: the gate learns nothing about {it}, so {they} could break unnoticed"
+    if isinstance(gate.outcome, CellOutcome):
+        return said
+    return f"{said}; --set {' '.join(f'gate.{part}_head=true' for part in parts)} makes it learn {it}"

@@ -75,6 +75,10 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         return tuple(self.fields)
 
+    def owner(self, index: int) -> str:
+        """The name of the field that an entry belongs to."""
+        return next(name for name, field in self.fields.items() if index in (field.indices or ()))
+
     @cached_property
     def rep(self) -> Rep:
         """The sum of the fields' representations; `order` brings the flat vector into its order."""
@@ -155,7 +159,8 @@ class Symmetry:
             )
         if discrete != self.discrete:
             kinds = {True: "discrete", False: "continuous"}
-            problems.append(f"the actions are {kinds[discrete]}, the symmetry's {kinds[self.discrete]}")
+            hint = ": declare it with Symmetry(…, discrete=True)" if discrete else ""
+            problems.append(f"the actions are {kinds[discrete]}, the symmetry's {kinds[self.discrete]}{hint}")
         if action_size != self.action.size:
             has = f"there are {action_size} actions" if discrete else f"the action has {action_size} entries"
             problems.append(f"{has}, the symmetry {_described(self.action)}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from symbreak.errors import EnvironmentFault, NumericFault
 from symbreak.symmetry import Layout, Symmetry
@@ -53,6 +53,10 @@ def check_spaces(environment: gym.Env) -> tuple[Box, Box | Discrete]:
     observation, action = spaces
     if not isinstance(observation, Box):
         wrap = "wrap the environment in gymnasium.wrappers.FlattenObservation"
+        if isinstance(observation, Dict):  # Gymnasium has sorted them by now, unless told not to
+            names = [str(key) for key in observation.spaces]
+            alphabetical = " alphabetically" if names == sorted(names) else ""
+            wrap += f", which orders the keys{alphabetical}: {', '.join(names)}"
         raise EnvironmentFault(f"observation_space is {_kind(observation)}, only a flat Box can be used: {wrap}")
     _check_flat_box("observation_space", observation)
     if isinstance(action, Discrete):
@@ -78,8 +82,7 @@ def require_finite(
     wrong = np.flatnonzero(~np.isfinite(observation))
     if wrong.size:
         index = int(wrong[0])
-        names = layout.fields.items() if layout is not None else ()
-        field = next((f" ({name})" for name, field in names if index in (field.indices or ())), "")
+        field = f" ({layout.owner(index)})" if layout is not None else ""
         value = f"observation[{index}]{field} is {observation[index]}"
         raise NumericFault(f"{value} after {source} {step}: make the environment return finite numbers")
     if not np.isfinite(reward):
@@ -107,10 +110,14 @@ def _check_behaviour(environment: gym.Env, space: Box, layout: Layout | None, se
             field = "reward" if np.allclose(one[:-1], two[:-1], rtol=SAME, atol=SAME) else "observation"
             raise EnvironmentFault(
                 f"{field} of {place} differs between two runs with seed {seed}: the environment ignores its seed, "
-                "draw all randomness from self.np_random after super().reset(seed=seed)"
+                "draw all randomness from self.np_random after super().reset(seed=seed); or reset() leaves something "
+                "over from the last episode"
             )
     if len(first) != len(second):
-        raise EnvironmentFault(f"episodes of two runs with seed {seed} end at different steps: ignores its seed")
+        raise EnvironmentFault(
+            f"episodes of two runs with seed {seed} end at different steps: the environment ignores its seed, or "
+            "reset() leaves something over from the last episode"
+        )
 
 
 def _check_protocol(bare: gym.Env, seed: int) -> None:

@@ -20,7 +20,7 @@ from symbreak.nn.keys import named_key
 from symbreak.training.arrays import array_from_json, array_to_json
 from symbreak.training.compiled import CompiledLoop, LoopState
 from symbreak.training.files import Damaged, is_count
-from symbreak.training.guarded import Limit
+from symbreak.training.guarded import Limit, require_bounds
 from symbreak.training.hosted import HostedLoop, HostedState
 from symbreak.training.quality import GateJudge, equivariance_error
 from symbreak.training.replay import Replay
@@ -162,6 +162,11 @@ class HostedDriver(Driver):
             agent, lambda: task.make(config.symmetry), config.seed, limit, copies=config.environments, begin=False
         )
         self.episodes = config.episodes or 10
+        try:
+            require_bounds(self.loop.seats[0].environment.environment.action_space, agent.symmetry)
+        except InputError:
+            self.loop.close()
+            raise
 
     def begin(self) -> None:
         self.loop.begin()

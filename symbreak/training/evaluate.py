@@ -23,6 +23,7 @@ from symbreak.training.build import build_agent
 from symbreak.training.drivers import make_driver
 from symbreak.training.exchange import stored_checkpoint
 from symbreak.training.guarded import GuardedEnvironment, no_limit
+from symbreak.training.hosted import require_an_end, steps_allowed
 from symbreak.training.record import read_config
 from symbreak.training.settings import RunConfig, parse_parts
 
@@ -208,6 +209,7 @@ def _play(
     key = named_key(jax.random.key(seed), "played", number)
     observation, info, done = environment.reset(reset_seed, 0), {}, False
     rewards, gates, probabilities = [], [], []
+    allowed = steps_allowed(environment.environment)
     while not done:
         if look is not None:
             look()
@@ -217,6 +219,8 @@ def _play(
         rewards.append(float(reward))
         gates.append(gate)
         probabilities.append(probability)
+        if not done:
+            require_an_end(len(rewards), allowed)
     success = float(info["is_success"]) if "is_success" in info else None
     return Episode(tuple(rewards), tuple(gates), tuple(probabilities), success)
 

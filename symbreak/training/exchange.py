@@ -12,14 +12,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import StorageFault
+from symbreak.errors import InputError, StorageFault
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import lock_run_directory
 from symbreak.training.files import read_file, storage_faults
+from symbreak.training.grid_record import FILE as GRID_RECORD
 from symbreak.training.meta import Meta
 from symbreak.training.provenance import differences, provenance, versions
 from symbreak.training.record import (
     MOST_METRICS,
+    PARTS,
     Record,
     is_finished,
     read_config,
@@ -30,14 +32,22 @@ from symbreak.training.record import (
 from symbreak.training.run import Run
 from symbreak.training.segments import restore_replay
 
+OWN = (*PARTS, "config.json", "metrics.jsonl", "status.json", "run.lock", GRID_RECORD)  # what a run's directory holds
+
 
 def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
-    """Write a run that lives in memory; with `replace`, in the place of the run that the directory holds."""
+    """Write a run that lives in memory; with `replace`, in the place of the run that the directory holds.
+
+    What else lies there is left where it is.
+    """
     if not replace or not (directory / "config.json").exists():
         refuse_existing(directory)
+        if directory.is_dir() and any(directory.iterdir()):
+            raise InputError(f"{directory} holds other files and no run; save into a new or an empty directory")
         _write(run, directory)
         return
     # Complete beside the old one before it takes its place: whatever happens, one of them is whole.
+    directory = directory.resolve()
     fresh = directory.with_name(f".{directory.name}.saving-{os.getpid()}")
     former = directory.with_name(f".{directory.name}.former-{os.getpid()}")
     try:
@@ -47,10 +57,12 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
                 pass
             os.rename(directory, former)
             os.rename(fresh, directory)
+            for other in former.iterdir():
+                if other.name not in OWN:
+                    os.rename(other, directory / other.name)
+            shutil.rmtree(former, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-        if directory.exists():
-            shutil.rmtree(former, ignore_errors=True)
 
 
 def _write(run: Run, directory: Path) -> None:

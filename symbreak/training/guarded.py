@@ -13,11 +13,29 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from symbreak.errors import EnvironmentFault, NumericFault, SymbreakError
-from symbreak.symmetry.layout import Layout
+from symbreak.errors import EnvironmentFault, InputError, NumericFault, SymbreakError
+from symbreak.symmetry.layout import Layout, Symmetry
 from symbreak.tasks.check import require_finite
 
 Limit = Callable[[str], AbstractContextManager[None]]  # what is being done → a block that may not take too long
+
+
+def require_bounds(space: gym.Space, symmetry: Symmetry) -> None:
+    """Agents act in [−1, 1], scaled to the bounds entry by entry: the group must commute with that."""
+    if not isinstance(space, gym.spaces.Box):
+        return
+    middle, half = (space.high + space.low) / 2.0, (space.high - space.low) / 2.0
+    slack = 1e-5 * max(np.abs(space.low).max(), np.abs(space.high).max())
+    for element in symmetry.group.generators:
+        matrix = symmetry.action.matrix(element)
+        moved, uneven = np.abs(matrix @ middle - middle), np.abs(matrix * half - half[:, None] * matrix).max(axis=1)
+        wrong = np.flatnonzero(np.maximum(moved, uneven) > slack)
+        if wrong.size:
+            raise InputError(
+                f"the bounds of action entry {wrong[0]} do not fit symmetry {symmetry.name!r}: entries that it "
+                "exchanges or mixes need equal bounds, and those that it flips bounds about zero; change them, or wrap "
+                "the environment in gymnasium.wrappers.RescaleAction and declare what then holds"
+            )
 
 
 def no_limit(doing: str) -> AbstractContextManager[None]:

@@ -38,10 +38,10 @@ def resume_command(directory: Path) -> str:
     return f"symbreak resume {shlex.quote(str(directory))}"
 
 
-def resume_again(directory: Path) -> str:
-    """The same, for whoever may have forgotten that a symmetry of one's own has to be given again."""
+def resume_again(directory: Path, given: str = "") -> str:
+    """The same, for whoever may have forgotten that a symmetry of one's own has to be given again, as was just done."""
     own = needs_own_symmetry(read_config(directory))
-    return resume_command(directory) + (" --symmetry file.py:NAME" if own else "")
+    return resume_command(directory) + (given or " --symmetry file.py:NAME" if own else "")
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -70,11 +70,19 @@ def is_finished(directory: Path) -> bool:
     return (directory / "config.json").exists() and read_status(directory).get("state") == "finished"
 
 
-def refuse_existing(directory: Path) -> None:
+def refuse_existing(directory: Path, given: str = "") -> None:
+    """Refuse a directory that holds a run, with how to continue it where it can be; `given` are the flags it needs."""
+    if (directory / "config.json").exists() and not is_finished(directory):
+        with lock_run_directory(directory):  # a run that is going on is named instead
+            pass
+    _refuse(directory, given)
+
+
+def _refuse(directory: Path, given: str = "") -> None:
     if is_finished(directory):
         raise InputError(f"{directory} already holds a finished run; choose another --out")
     if (directory / "config.json").exists():
-        raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_again(directory)}")
+        raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_again(directory, given)}")
 
 
 def _make_parts(directory: Path) -> None:
@@ -109,7 +117,7 @@ class Record:
             directory.mkdir(parents=True, exist_ok=True)
         record._take()
         try:
-            refuse_existing(directory)
+            _refuse(directory)  # once more: another process may have come first
             with storage_faults(f"create the files of a run in {directory}"):
                 _make_parts(directory)
             replace_file(directory / "metrics.jsonl", b"")

@@ -33,6 +33,7 @@ from symbreak.training.watch import Watch
 __all__ = ["Run", "RunConfig", "resume", "train"]
 
 Report = Callable[[dict[str, float]], None]
+Tick = Callable[[int], None]  # takes the number of steps made
 
 
 def train(
@@ -139,8 +140,11 @@ class Run:
 
     # --- going on -----------------------------------------------------------------------------------------------------
 
-    def advance(self, until: int | None = None, report: Report | None = None) -> None:
-        """Go on to step `until`, by default to the end, which finishes the run. A signal saves and raises."""
+    def advance(self, until: int | None = None, report: Report | None = None, tick: Tick | None = None) -> None:
+        """Go on to step `until`, by default to the end, which finishes the run. A signal saves and raises.
+
+        `report` takes every row, `tick` the number of steps made, about twice a second.
+        """
         if self._torn:
             raise InputError(f"this run broke off after step {self.step}; go on from its checkpoint with Run.open")
         end = self.schedule.end if until is None else min(until, self.schedule.end)
@@ -148,7 +152,8 @@ class Run:
             try:
                 while not self.finished and self.step < end:
                     self._do_what_is_due(report)
-                    self._advance_to(min(end, self.schedule.next_border(self.step)))
+                    learning_starts = self.agent.config.learning_starts
+                    self._advance_to(min(end, self.schedule.next_border(self.step, learning_starts)), tick)
                 self._do_what_is_due(report)
                 if self.step == self.schedule.end and not self.finished:
                     self._finish()
@@ -176,7 +181,7 @@ class Run:
             self.save()
         self.watch.require_going_on()
 
-    def _advance_to(self, border: int) -> None:
+    def _advance_to(self, border: int, tick: Tick | None) -> None:
         """In pieces of about half a second, between which signals are heard; the pieces leave no trace."""
         begun, first = time.perf_counter(), self.step
         piece = 1
@@ -192,6 +197,8 @@ class Run:
             speed = count / (time.perf_counter() - started)
             piece = max(1, min(1_000, 4 * piece, round(speed / 2)))
             self.record.beat()
+            if tick is not None:
+                tick(self.step)
             self.watch.require_going_on()
         self._speed = (border - first) / (time.perf_counter() - begun)
 

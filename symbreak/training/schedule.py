@@ -33,8 +33,9 @@ class Schedule:
     def is_fold(self, step: int) -> bool:
         return step == self.end or step % STRETCH == 0
 
-    def next_border(self, step: int) -> int:
-        """The next step at which something is due."""
+    def next_border(self, step: int, learning_starts: int = 0) -> int:
+        """The next step at which something is due, or the last one before learning starts: that is compiled first."""
         every = [STRETCH, self.config.checkpoint_every, *([self.config.log_every] if self.config.log_every else [])]
         later = [step - step % period + period for period in every]
-        return min(self.end, *later, *self.evaluations[bisect_right(self.evaluations, step) :][:1])
+        random = [learning_starts - 1] if step < learning_starts - 1 else []
+        return min(self.end, *later, *random, *self.evaluations[bisect_right(self.evaluations, step) :][:1])

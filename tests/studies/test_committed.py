@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -24,3 +25,16 @@ def test_tables_are_those_of_the_summary(name, tmp_path):
     page = Path(shutil.copy(ROOT / name, tmp_path))
     put_into(page, sections_of(json.loads((ROOT / "results" / "summary.json").read_text())))
     assert page.read_text() == (ROOT / name).read_text(), "run `make results`"
+
+
+def test_intervals_that_are_quoted_stand_in_the_tables():
+    """Claims are judged by hand; what they quote goes stale when runs are added."""
+    page = (ROOT / "docs" / "reproduction.md").read_text().replace("−", "-").replace("+", "")
+    number = r"(-?\d+\.\d\d)"
+    found = re.compile(rf"{number} \[{number}, {number}\]")
+    tables, _, claims = page.partition("## The paper's claims")
+    told = {tuple(map(float, triple)) for triple in found.findall(tables)}
+    told |= {(-value, -high, -low) for value, low, high in told}  # the other way round
+    quoted = [tuple(map(float, triple)) for triple in found.findall(claims)]
+    assert len(quoted) > 20
+    assert not [triple for triple in quoted if triple not in told]

@@ -234,7 +234,7 @@ def test_require_shows_both_sides():
     assert "the observation has 17 entries, the symmetry 16 (height 1, gravity 3, angles 12)" in message
     assert "the action has 11 entries, the symmetry 12 (targets 12)" in message
     assert "\n" not in message
-    with pytest.raises(InputError, match=r"the actions are discrete, the symmetry's continuous$"):
+    with pytest.raises(InputError, match=r"discrete, the symmetry's continuous: declare it with .*discrete=True\)$"):
         symmetry.require(16, 12, discrete=True)
     grid = Symmetry(observation=2 * C(4).rotation(1), action=C(4).vector, discrete=True, name="grid")
     grid.require(4, 4, discrete=True)

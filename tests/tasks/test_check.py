@@ -77,6 +77,25 @@ class NoiseFromElsewhere(Sound):
         return observation + self.noise.normal(size=3).astype(np.float32) * np.float32(0.1), *rest
 
 
+class LeavesSpeed(Sound):
+    """All randomness is seeded; what is left over is not."""
+
+    speed = 0.0
+
+    def step(self, action):
+        self.speed += 0.001
+        self.place[2] += np.float32(self.speed)
+        return super().step(action)
+
+
+class LeavesTime(Sound):
+    total = 0
+
+    def step(self, action):
+        self.total += 1
+        return *super().step(action)[:3], self.total == 60, {}
+
+
 class NoisyReward(NoiseFromElsewhere):
     def step(self, action):
         observation, reward, *rest = Sound.step(self, action)
@@ -140,6 +159,14 @@ FAULTS = [
     # what is declared
     ("observation_space is NoneType", sound_with(observation_space=None)),
     ("observation_space is Dict", sound_with(observation_space=Dict(place=Sound.observation_space))),
+    (
+        "FlattenObservation, which orders the keys alphabetically: goal, place",
+        sound_with(observation_space=Dict({"place": Sound.observation_space, "goal": Sound.observation_space})),
+    ),
+    (
+        "FlattenObservation, which orders the keys: place, goal",
+        sound_with(observation_space=Dict([("place", Sound.observation_space), ("goal", Sound.observation_space)])),
+    ),
     ("observation_space is Discrete", sound_with(observation_space=Discrete(5))),
     ("observation_space has shape (3, 1)", sound_with(observation_space=Box(-1.0, 1.0, (3, 1), np.float32))),
     ("observation_space has dtype uint8", sound_with(observation_space=Box(0, 255, (3,), np.uint8))),
@@ -173,6 +200,8 @@ FAULTS = [
     ("observation of reset differs between two runs", Unseeded),
     ("observation of step 1 differs between two runs", NoiseFromElsewhere),
     ("reward of step 1 differs between two runs", NoisyReward),
+    ("or reset() leaves something over from the last episode", LeavesSpeed),
+    ("end at different steps: the environment ignores its seed, or reset() leaves something over", LeavesTime),
     ("observation of step 2 reuses the buffer", Reusing),
     ("observation of step 2 reuses the buffer of the one before", ReusingAtRest),
     ("observation of step 1 reuses the buffer", ReusingFromReset),

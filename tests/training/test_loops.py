@@ -13,7 +13,7 @@ from symbreak.agents.agent import Transition
 from symbreak.agents.dqn import DQN, DQNConfig
 from symbreak.agents.methods import METHODS
 from symbreak.agents.sac import SAC, SACConfig
-from symbreak.errors import NumericFault
+from symbreak.errors import EnvironmentFault, NumericFault
 from symbreak.gates import FixedGate, GateConfig, LearnedGate
 from symbreak.gates.threshold import ThresholdRule
 from symbreak.models.predictor import CellOutcome, IncrementOutcome
@@ -202,6 +202,21 @@ def test_the_true_final_observation_is_stored_and_no_step_across_a_reset(ends):
     np.testing.assert_allclose(data.discount, np.where(last & ends, 0, GAMMA), rtol=1e-6)
     assert list(loop.returns) == [5, 5, 5]
     assert int(loop.state.agent.experts[0].moments.count) == 17 - 12 + 1
+
+
+def test_an_evaluation_does_not_wait_for_an_end_that_never_comes(monkeypatch):
+    monkeypatch.setattr("symbreak.training.hosted.LONGEST_EPISODE", 20)
+    endless = HostedLoop(vanilla(), lambda: Counter(limit=10**9))
+    endless.advance(50)  # training goes on in one episode
+    with pytest.raises(
+        EnvironmentFault, match=r"within 20 steps of an evaluation; .* max_episode_steps or .*TimeLimit"
+    ):
+        endless.evaluate(1)
+    longest = HostedLoop(vanilla(), lambda: Counter(limit=20))
+    assert longest.evaluate(2)["eval/length"] == 20
+    gym.register("Endless-v0", lambda: Counter(limit=10**9), max_episode_steps=30)
+    for declared in (lambda: gym.make("Endless-v0"), lambda: gym.wrappers.TimeLimit(Counter(limit=10**9), 30)):
+        assert HostedLoop(vanilla(), declared).evaluate(1)["eval/length"] == 30
 
 
 def copies(program, rows: int) -> list[str]:

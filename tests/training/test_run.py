@@ -161,6 +161,16 @@ def test_pieces_and_reopening_are_one_run(config, grid_run, point_run, tmp_path)
     assert (status["state"], status["step"], status["exact"]) == ("finished", config.steps, True)
 
 
+def test_steps_are_told_as_they_are_made_and_leave_no_trace(point_run, tmp_path):
+    told = []
+    with Run.create(POINT, tmp_path / "run", task=point_task()) as run:
+        run.advance(tick=told.append)
+    assert told == sorted(set(told))
+    assert (told[0], told[-1]) == (1, 300)
+    assert {59, 60} <= set(told)  # before the first step that learns, which is compiled, and after it
+    assert fingerprint(tmp_path / "run") == fingerprint(point_run)
+
+
 def test_several_environments_are_brought_back_too(point_run, tmp_path):
     config = replace(POINT, environments=3)
     with Run.create(config, tmp_path / "whole", task=point_task()) as run:
@@ -216,9 +226,11 @@ def test_a_directory_that_holds_a_run_is_not_trained_into(grid_run, tmp_path):
     with pytest.raises(InputError, match="already holds a finished run"):
         train(GRID, grid_run)
     run = Run.create(POINT, tmp_path / "run", task=point_task())
-    with pytest.raises(InputError, match=f"continue it with: symbreak resume {tmp_path / 'run'}"):
+    with pytest.raises(DirectoryInUse, match=f"in use by host .*, pid {os.getpid()}"):
         Run.create(POINT, tmp_path / "run", task=point_task())
     run.close()
+    with pytest.raises(InputError, match=f"continue it with: symbreak resume {tmp_path / 'run'}"):
+        Run.create(POINT, tmp_path / "run", task=point_task())
 
 
 def test_a_finished_run_is_left_as_it_is(grid_run):

@@ -1,0 +1,190 @@
+"""Environments whose methods are wrong, that are random, or that are broken in places: none is called exact."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from symbreak.audit import audit
+from symbreak.errors import InputError, NumericFault
+from symbreak.symmetry import Layout, Symmetry, Z
+
+MIRROR = Z(2)
+ACROSS = MIRROR.trivial + MIRROR.sign  # the second coordinate changes sign
+
+
+def mirrored(velocity=ACROSS) -> Symmetry:
+    observation = Layout({"position": ACROSS, "velocity": velocity, "goal": ACROSS})
+    return Symmetry(observation, Layout({"push": ACROSS}))
+
+
+class Puck(gym.Env):
+    """A puck that is pushed about a plane, to a goal that stays for an episode."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (6,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    noise = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state, self.time = self.np_random.uniform(-1.0, 1.0, 6), 0
+        return self.state.copy(), {}
+
+    def grip(self, position) -> float:
+        return 1.0
+
+    def step(self, action):
+        position, velocity, goal = np.split(self.state, 3)
+        push = np.asarray(action, float) + self.noise * self.np_random.normal(size=2)
+        velocity = 0.9 * velocity + 0.1 * self.grip(position) * push
+        self.state = np.concatenate([position + 0.1 * velocity, velocity, goal])
+        self.time += 1
+        return self.state.copy(), -float(np.linalg.norm(self.state[:2] - goal)), False, self.time >= 10, {}
+
+    def get_state(self):
+        return self.state.copy()
+
+    def set_state(self, state):
+        self.state = np.array(state)
+
+    def state_from_observation(self, observation):
+        return np.array(observation)
+
+
+class Icy(Puck):
+    def grip(self, position):
+        return 0.3 if position[1] > 0.5 else 1.0
+
+
+def test_the_mistakes_below_are_the_only_ones():
+    assert audit(Puck(), mirrored(), states=40).verdict == "exact"
+    assert audit(Puck(), mirrored(2 * MIRROR.trivial), states=40).verdict == "not a symmetry"
+
+
+class Exchanged(Puck):
+    def state_from_observation(self, observation):
+        return np.array(observation)[[0, 1, 3, 2, 4, 5]]
+
+
+class Resting(Puck):
+    def state_from_observation(self, observation):
+        return np.concatenate([observation[:2], np.zeros(2), observation[4:]])
+
+
+class KeepsItsGoal(Puck):
+    def set_state(self, state):
+        self.state[:4] = state[:4]
+
+
+@pytest.mark.parametrize("symmetry", [mirrored(), mirrored(2 * MIRROR.trivial)], ids=["right", "wrong"])
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        (Exchanged, r"state_from_observation does not lead back .* of a step's change \(entry [23] of"),
+        (Resting, r"state_from_observation does not lead back"),
+        (KeepsItsGoal, r"get_state must return, and set_state set, everything"),
+    ],
+)
+def test_methods_that_do_not_lead_back_are_an_error(environment, says, symmetry):
+    with pytest.raises(InputError, match=says):
+        audit(environment(), symmetry, states=40)
+
+
+def test_an_environment_that_cannot_be_set_is_not_called_exact():
+    class Stays(Puck):
+        def set_state(self, state):
+            pass
+
+    report = audit(Stays(), mirrored(), states=40)
+    assert report.verdict != "exact"
+    assert any("set_state does not set everything" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_noise_hides_neither_breaking_nor_a_wrong_sign_and_makes_nothing_exact(seed):
+    class Noisy(Puck):
+        noise = 0.05
+
+    class NoisyIcy(Icy):
+        noise = 0.05
+
+    report = audit(Noisy(), mirrored(), states=100, seed=seed)
+    assert (report.verdict, report.exit_code) == ("undecided", 0)
+    assert "differs from itself" in report.headline
+    broken = audit(NoisyIcy(), mirrored(), states=100, seed=seed)
+    assert broken.verdict == "locally broken"
+    assert broken.fields["velocity"].share_broken > 0.1
+    assert audit(Noisy(), mirrored(2 * MIRROR.trivial), states=100, seed=seed).verdict == "not a symmetry"
+
+
+class IcyCart(gym.Env):
+    """A cart on two wheels that drives anywhere; ice lies on one side, symmetric about another line."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (6,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def _shown(self):
+        x, y, angle, speed, turning = self.state
+        return np.array([x, y, np.cos(angle), np.sin(angle), speed, turning])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state, self.time = np.append(self.np_random.uniform(-1.0, 1.0, 2), self.np_random.uniform(-3, 3, 3)), 0
+        return self._shown(), {}
+
+    def step(self, action):
+        x, y, angle, speed, turning = self.state
+        left, right = np.asarray(action, float) * (0.3 if abs(x) < 1.0 and 0.2 < y < 0.8 else 1.0)
+        speed, turning = 0.9 * speed + 0.1 * (left + right), 0.8 * turning + 0.5 * (right - left)
+        angle += 0.1 * turning
+        self.state = np.array([x + 0.1 * speed * np.cos(angle), y + 0.1 * speed * np.sin(angle), angle, speed, turning])
+        self.time += 1
+        return self._shown(), 0.0, False, self.time >= 5, {}
+
+    def get_state(self):
+        return self.state.copy()
+
+    def set_state(self, state):
+        self.state = np.array(state)
+
+    def state_from_observation(self, observation):
+        x, y, cosine, sine, speed, turning = observation
+        return np.array([x, y, np.arctan2(sine, cosine), speed, turning])
+
+
+def wheels(heading) -> Symmetry:
+    parts = {"position": ACROSS, "heading": heading, "speed": MIRROR.trivial, "turning": MIRROR.sign}
+    return Symmetry(Layout(parts), Layout({"wheels": MIRROR.permutation("wheels", [[1, 0]])}))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_another_symmetry_that_is_exact_does_not_make_a_broken_one_wrong(seed):
+    """Ice on one side breaks the mirror across; the mirror along is exact, and told as such."""
+    report = audit(IcyCart(), wheels(ACROSS), states=100, seed=seed)
+    assert (report.verdict, report.exit_code) == ("locally broken", 0), str(report)
+    assert 0.1 < report.dynamics_share < 0.9
+    assert report.suggestions == ("position and heading need the opposite sign (then it is exact)",)
+    assert not any("not a symmetry" in finding.words for finding in report.fields.values())
+    assert audit(IcyCart(), wheels(2 * MIRROR.trivial), states=100, seed=seed).verdict == "not a symmetry"
+
+
+@pytest.mark.parametrize("where", ["observation", "reward"])
+def test_what_is_not_finite_is_a_numeric_fault(where):
+    class Holed(Puck):
+        def step(self, action):
+            observation, reward, *rest = super().step(action)
+            hole = observation[0] > 0.3
+            observation[3] = np.nan if hole and where == "observation" else observation[3]
+            return observation, np.nan if hole and where == "reward" else reward, *rest
+
+    with pytest.raises(NumericFault, match="is nan after") as fault:
+        audit(Holed(), mirrored(), states=40)
+    assert ("observation[3]" if where == "observation" else "reward") in str(fault.value)
+
+
+def test_the_policy_may_be_the_predict_of_an_agent():
+    def predict(observation):
+        return -observation[:2].clip(-1.0, 1.0), None
+
+    assert audit(Puck(), mirrored(), states=20, policy=predict).verdict == "exact"
