@@ -152,12 +152,31 @@ ABOUT = (
 
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+LISTS = ("--set", "--methods", "--settings", "--into", "--env-import")  # flags that take several values
+
+
+def join_lists(arguments: list[str]) -> list[str]:
+    """`--set a --set b` as `--set a b`: of a flag that is given twice only the last would count."""
+    names = [argument.partition("=")[0] for argument in arguments]
+    if "--" in names or all(names.count(name) < 2 for name in LISTS):
+        return arguments
+    lists: dict[str, list[str]] = {}
+    rest: list[str] = []
+    current = rest
+    for argument, name in zip(arguments, names, strict=True):
+        if name in LISTS:
+            current = lists.setdefault(name, [])
+            current += [argument.partition("=")[2]] if "=" in argument else []
+        else:
+            current = rest if argument.startswith("-") else current
+            current.append(argument)
+    return [*rest, *(word for name, values in lists.items() for word in (name, *values))]
 
 
 def main() -> None:
     """Run one command; mistakes are reported in one line, with the exit code that belongs to them."""
     debug = "--debug" in sys.argv
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    arguments = join_lists([argument for argument in sys.argv[1:] if argument != "--debug"])
     try:
         code = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="symbreak", description=ABOUT, args=arguments)
         sys.stdout.flush()

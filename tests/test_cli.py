@@ -25,6 +25,17 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
     return int(stop.value.code or 0), printed.out, printed.err
 
 
+def test_a_list_that_is_given_in_parts_is_one(monkeypatch, capsys):
+    joined = cli.join_lists(["train", "--set", "a=1", "b=2", "--seed", "3", "--set", "c=4", "--set=d=5", "--quiet"])
+    assert joined == ["train", "--seed", "3", "--quiet", "--set", "a=1", "b=2", "c=4", "d=5"]
+    once = ["study", "--methods", "exact", "rpp", "grid-slip"]
+    assert cli.join_lists(once) == once
+    arguments = ("--methods", "exact", "--methods", "vanilla", "--settings", "grid-20", "--seeds", "1", "--dry-run")
+    code, out, _ = run(monkeypatch, capsys, "study", "grid-obstacles", *arguments)
+    assert code == 0
+    assert "2 runs" in out
+
+
 def test_module_and_script_are_the_same_command():
     result = subprocess.run([sys.executable, "-m", "symbreak", "--help"], capture_output=True, text=True, check=True)
     for command in cli.COMMANDS:
