@@ -93,7 +93,7 @@ def _draw_bars(axes: Axes, report: AuditReport) -> None:
             axes.text(
                 0.06,
                 place,
-                f"exact ({finding.error:.1g})" if finding.error else "exact",
+                f"{finding.words} ({finding.error:.1g})" if finding.error else finding.words,
                 va="center",
                 fontsize=8.5,
                 color=GOOD,

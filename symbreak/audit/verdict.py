@@ -83,7 +83,7 @@ def _is_opposed(agreement: np.ndarray) -> bool:
 def _words(finding: Finding, noun: str, size: str) -> str:
     """`size` names what the error is relative to."""
     if finding.is_exact:
-        return "exact"
+        return "exact" if finding.error <= TELLING else "off by no more than without a transformation"
     if finding.opposed:
         return "not a symmetry: changes the opposite way"
     if finding.share_broken < NEARLY_ALL:

@@ -112,6 +112,7 @@ def test_noise_hides_neither_breaking_nor_a_wrong_sign_and_makes_nothing_exact(s
     report = audit(Noisy(), mirrored(), states=100, seed=seed)
     assert (report.verdict, report.exit_code) == ("undecided", 0)
     assert "differs from itself" in report.headline
+    assert report.fields["velocity"].words == "off by no more than without a transformation"
     broken = audit(NoisyIcy(), mirrored(), states=100, seed=seed)
     assert broken.verdict == "locally broken"
     assert broken.fields["velocity"].share_broken > 0.1
