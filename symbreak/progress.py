@@ -16,6 +16,7 @@ LINE = 60.0  # seconds between two plain lines, where no evaluation comes in bet
 RECENT = 30.0  # seconds over which the speed is measured
 UNKNOWN = "-:--:--"  # time left
 APART = 0.25  # seconds between two measurements at least
+TOLD = {"eval/return": "return", "eval/success": "success", "gate/mean": "gate", "gate/auroc_minority": "AUROC"}
 
 
 class Progress:
@@ -25,6 +26,7 @@ class Progress:
         self._steps, self._title, self._quiet, self._done = steps, title, quiet, done
         self._learns_at = learns_at if learns_at <= steps else 0  # a run that never learns is not waited for
         self._pace: Pace | None = None  # from the first steps that learned on: what came before was compiled, or random
+        self._told: dict[str, str] = {}
         self._numbers = ""  # of the last evaluation
         self._printed = time.perf_counter()
         self._bar: Bar | None = None
@@ -65,14 +67,9 @@ class Progress:
             self._show(now, step)
 
     def update(self, row: dict[str, float]) -> None:
-        """Take an evaluation's metrics."""
-        names = {
-            "eval/return": "return",
-            "eval/success": "success",
-            "gate/mean": "gate",
-            "gate/auroc_minority": "AUROC",
-        }
-        self._numbers = " ".join(f"{short} {row[name]:.2f}" for name, short in names.items() if name in row)
+        """Take the metrics of an evaluation, or of a log in between, which tells less."""
+        self._told |= {short: f"{short} {row[name]:.2f}" for name, short in TOLD.items() if name in row}
+        self._numbers = " ".join(self._told.values())
         if self._quiet:
             return
         now = time.perf_counter()
@@ -84,7 +81,7 @@ class Progress:
         speed = None if self._pace is None else self._pace.speed
         left = "" if speed is None else str(timedelta(seconds=round((self._steps - step) / speed)))
         if self._pace is None:  # the step that learns first is compiled before it is made
-            said = "compiling…" if step == self._learns_at - 1 else "random steps"
+            said = "compiling…" if step == self._learns_at - 1 else "random steps" if step < self._learns_at else ""
         else:
             said = "" if speed is None else f"{speed:.0f}/s" if speed >= 10 else f"{speed:.1f}/s"
         if self._bar is not None:

@@ -160,7 +160,10 @@ def test_learning_goes_on_and_budgets_stay(tmp_path):
     # Its own run is replaced, and nothing else of the directory; another run's never.
     (tmp_path / "run" / "notes.md").write_text("kept")
     (tmp_path / "run" / "pictures").mkdir()
+    (tmp_path / ".run.former-1").mkdir()  # of a save that was killed
+    (tmp_path / ".run.former-1" / "draft.md").write_text("brought back")
     loaded.save(tmp_path / "run")
+    assert (tmp_path / "run" / "draft.md").read_text() == "brought back"
     assert (tmp_path / "run" / "notes.md").read_text() == "kept"
     assert (tmp_path / "run" / "pictures").is_dir()
     assert json.loads((tmp_path / "run" / "status.json").read_text())["step"] == 120
@@ -172,6 +175,8 @@ def test_learning_goes_on_and_budgets_stay(tmp_path):
     with pytest.raises(InputError, match="holds other files and no run"):
         loaded.save(tmp_path / "thesis")
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["text.tex"]
+    (tmp_path / "full" / "checkpoints").mkdir(parents=True)  # as a save leaves it that ran out of space
+    assert loaded.save(tmp_path / "full").is_dir()
 
 
 def test_a_budget_larger_than_the_first_learn_leaves_a_run_to_be_resumed(tmp_path):
@@ -200,7 +205,8 @@ def test_a_callback_sees_the_rows_and_may_stop():
     assert agent.num_timesteps == 40
 
 
-def test_progress_is_shown_on_request(capsys):
+def test_progress_is_shown_on_request(capsys, monkeypatch):
+    monkeypatch.setattr("symbreak.progress.LINE", float("inf"))
     small(budget=60).learn(25)
     assert capsys.readouterr().out == ""
     small(budget=60).learn(25, progress_bar=True)

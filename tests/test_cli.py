@@ -267,10 +267,10 @@ def test_what_a_gate_cannot_notice_is_told_with_the_settings_that_change_it():
     told = _blind_spots(gate({}))
     assert told == (
         "reward and termination symmetry unchecked: the gate learns nothing about them, so they could break unnoticed; "
-        "--set gate.reward_head=true gate.termination_head=true makes it learn them"
+        "--set gate.reward_head=true gate.termination_head=true lets the gate learn them"
     )
     settings = [word for word in told.split() if "=" in word]
     assert gate(parse_assignments(settings)["gate"]).unchecked == ()
     alone = _blind_spots(gate({"termination_head": True}))
     assert alone.startswith("reward symmetry unchecked")
-    assert alone.endswith("--set gate.reward_head=true makes it learn it")
+    assert alone.endswith("--set gate.reward_head=true lets the gate learn it")

@@ -25,12 +25,13 @@ class Errors:
     """Relative errors of one field, of the reward or of the termination, (pairs, elements); NaN where gs is not made.
 
     `agreement` says whether the changes of s and gs point the same way: 1 for equal ones, 0 for unrelated ones, -1 for
-    opposite ones. Errors up to `tolerance` are not told from rounding.
+    opposite ones. Errors up to `tolerance` are not told from rounding. `moved` says where there was any change.
     """
 
     relative: np.ndarray
     agreement: np.ndarray | None = None
     tolerance: float = TOLERANCE
+    moved: np.ndarray | None = None
 
     @property
     def broken(self) -> np.ndarray:

@@ -49,6 +49,7 @@ class Simulator(ABC):
     """
 
     how: str
+    source = "get_state"  # what says where the environment stands
 
     def __init__(self, env: gym.Env) -> None:
         self.env = env
@@ -112,6 +113,7 @@ class StatefulSimulator(Simulator):
         model, data = getattr(bare, "model", None), getattr(bare, "data", None)
         on_mujoco = isinstance(model, mujoco.MjModel) and isinstance(data, mujoco.MjData)
         self._whole = IntegrationState(model, data) if on_mujoco else None
+        self.source = "get_state" if self._get is not None else "state_from_observation"
         self.how = "states are set by the environment's own " + (
             "state_from_observation" if self._invert is not None else "set_state; the state is the observation"
         )

@@ -18,7 +18,7 @@ from symbreak.audit.mend import Mending
 
 EXACT, UNDECIDED, LOCALLY_BROKEN, NOT_A_SYMMETRY = "exact", "undecided", "locally broken", "not a symmetry"
 TELLING = 0.01  # share of a step's change up to which an environment may differ from itself for a symmetry to be exact
-MOST = 0.9  # where the declared dynamics are exact in a tenth of states, there is no slip: it is broken elsewhere
+MOST = 0.9  # a declaration that is exact in a tenth of states has no slip: it is broken elsewhere
 HARDLY_EVER = 0.02  # share of reachable images below which there is nothing to be symmetric
 OPPOSED = -0.1  # agreement below which, by two standard errors, a field changes against its declaration
 FEWEST = 8  # comparisons from which an opposition is believed
@@ -143,16 +143,31 @@ def judge(
         off = [f"{name} ({findings[name].error:.1f})" for name in worst if findings[name].error > SLIGHT]
         reasons.append(f"{never} itself be visited" + (f", and {', '.join(off)} are furthest off" if off else ""))
     changes = " and ".join(map(str, mending.changes))
-    # A slip is wrong nearly everywhere: what holds in places and is mended by a change has another symmetry besides.
-    slip = mending.centres or not 0.0 < comparison.broken_share(list(comparison.fields.values())) <= MOST
+    slip = mending.centres or not _holds_in_places(comparison, mending)
     if slip and mending.exact:
         reasons.append(f"a small change makes it exact ({changes})")
-    elif slip and not reasons and not mending.centres and mending.factor >= TURNS_THE_TABLE:
+    elif slip and not reasons and mending.changes and not mending.centres and mending.factor >= TURNS_THE_TABLE:
         reasons.append(f"a small change removes most of the error ({changes})")
     if exact and not reasons:
         itself = f"the environment differs from itself by up to {percent(control)} of a step's change"
         return UNDECIDED, (f"nothing differs by more than that, but {itself}",)
     return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
+
+
+def _holds_in_places(comparison: Comparison, mending: Mending) -> bool:
+    """Whether dynamics are broken here and exact there, also where those fields move that a change concerns.
+
+    A slip is wrong nearly wherever they move; a declaration that holds in places has another symmetry besides.
+    """
+    if not np.any([errors.broken for errors in comparison.fields.values()]):
+        return False
+    names = [name for change in mending.changes for name in change.fields]
+    moved = [errors.moved for name, errors in comparison.fields.items() if name in names and errors.moved is not None]
+    told = comparison.made.any(axis=1)
+    if moved:
+        told &= np.any(moved, axis=0).any(axis=1)
+    broken = np.any([errors.broken for errors in comparison.everything], axis=0).any(axis=1)
+    return bool(told.any()) and float(broken[told].mean()) <= MOST
 
 
 def accuse(findings: dict[str, Finding], mending: Mending) -> dict[str, Finding]:

@@ -35,6 +35,21 @@ class Situation:
     met: Outcome
 
 
+@dataclass(frozen=True, eq=False)
+class _Differences:
+    """Of steps without a transformation, per number shown: means in shares of a step's change, and the largest."""
+
+    noise: np.ndarray  # between two steps from one state
+    astray: np.ndarray  # between a step from a state that was set and the one taken when it was met
+    missed: np.ndarray  # the same, where its image under the identity was set
+    largest: np.ndarray  # of these
+    reward: float  # the largest, relative to the spread of rewards
+
+    @property
+    def repeats(self) -> bool:
+        return bool(self.noise.max() <= REPEATED)
+
+
 class VisitedStates(Evidence):
     """States that a policy visits in a simulator, each with one action."""
 
@@ -48,10 +63,11 @@ class VisitedStates(Evidence):
         self.pairs = states
         self._shown = self.situations[0].observation.size  # how many numbers an observation has
         self.how = simulator.how
-        self._repeats = self._require_return()
+        found = self._require_return()
+        self._repeats, self._reward_floor = found.repeats, found.reward
         self.allowance = "ten times" if self._repeats else "twice"
-        self._floor, self._reward_floor = self._controls()
-        self.control = max(float((self._floor / self._sizes).max()), self._reward_floor)
+        self._floor = np.maximum(found.largest, self._rounding)
+        self.control = max(float((found.largest / self._sizes).max()), found.reward)
 
     def observations(self) -> np.ndarray:
         return np.array([situation.observation for situation in self.situations])
@@ -79,8 +95,8 @@ class VisitedStates(Evidence):
                 try:
                     outcome, first = self.simulator.step(actions[i]), situation.outcome
                 except NumericFault:
-                    if hindrance:
-                        continue  # a state that does not occur may show anything
+                    if hindrance or chosen is not None:
+                        continue  # what does not occur, or is only tried, may show anything
                     raise
                 wanted[i, j] = matrix @ (first.observation - situation.observation)
                 change[i, j] = outcome.observation - start
@@ -104,7 +120,7 @@ class VisitedStates(Evidence):
         agreement = 1.0 - missed**2 / np.where(both > 0.0, both, 1.0)
         agreement = np.where(missed <= TOLERANCE * size, 1.0, agreement)
         floor = float(np.linalg.norm(self._floor[index])) / size
-        return Errors(missed / size, agreement, self._above(floor))
+        return Errors(missed / size, agreement, self._above(floor), both > (TOLERANCE * size) ** 2)
 
     def _image_actions(self, acting: Acting, element: int, situations: list[Situation]) -> list[Any]:
         images = acting.act(element, np.array([situation.action for situation in situations]))
@@ -130,33 +146,51 @@ class VisitedStates(Evidence):
         return float(rewards.std() if rewards.std() > 1e-9 * np.abs(rewards).max() else np.abs(rewards).max()) or 1.0
 
     @cached_property
+    def _rounding(self) -> np.ndarray:
+        """What the observation's precision leaves open, per number shown."""
+        precision = np.finfo(self.simulator.env.observation_space.dtype or float).eps
+        return precision * np.abs(self.observations()).max(axis=0)
+
+    @cached_property
     def _sizes(self) -> np.ndarray:
         return np.array([self._size([i]) for i in range(self._shown)])
 
-    def _require_return(self) -> bool:
-        """Whether a step from a state that is set again is the same. Setting states must lead to where they were."""
-        tried, sizes = self.situations[:CONTROLS], self._sizes
-        twice, back, returned = (np.zeros((len(tried), self._shown)) for _ in range(3))
-        for i, situation in enumerate(tried):
-            first = situation.outcome.observation
+    def _set_again(self, situations: list[Situation]) -> _Differences:
+        """How far steps without a transformation are from those compared with.
+
+        Zero up to rounding, where states are set exactly and nothing is drawn at random.
+        """
+        shape = len(situations), self._shown
+        twice, astray, returned, reward = np.zeros(shape), np.zeros(shape), np.zeros(shape), 0.0
+        for i, situation in enumerate(situations):
+            first = situation.outcome
             self.simulator.place(situation.state)
-            twice[i] = self.simulator.step(situation.action).observation - first
-            back[i] = situation.met.observation - first
+            twice[i] = self.simulator.step(situation.action).observation - first.observation
+            astray[i] = situation.met.observation - first.observation
             self.simulator.place(self._itself(situation))
-            returned[i] = self.simulator.step(situation.action).observation - first
-        noise, astray, missed = (np.abs(off).mean(axis=0) / sizes for off in (twice, back, returned))
-        repeats = bool(noise.max() <= REPEATED)
-        if repeats and astray.max() > ASTRAY:
+            again = self.simulator.step(situation.action)
+            returned[i] = again.observation - first.observation
+            reward = max(reward, abs(again.reward - first.reward) / self._spread)
+        beyond = (np.maximum(np.abs(off) - 4.0 * self._rounding, 0.0) for off in (twice, astray, returned))
+        noise, missing, missed = (off.mean(axis=0) / self._sizes for off in beyond)
+        return _Differences(noise, missing, missed, np.abs(returned).max(axis=0), reward)
+
+    def _require_return(self) -> _Differences:
+        """What steps differ by without a transformation. Setting states must lead to where they were."""
+        found = self._set_again(self.situations[:CONTROLS])
+        if not found.repeats or max(found.astray.max(), found.missed.max()) > ASTRAY:
+            found = self._set_again(self.situations)  # what is rare, or random, is looked for everywhere
+        if found.repeats and found.astray.max() > ASTRAY:
             raise InputError(
-                f"a step from a state that was set differs by {_told(astray)} from the step taken when it was visited: "
-                "get_state must return, and set_state set, everything that the next step depends on"
+                f"a step from a state that was set differs by {_told(found.astray)} from the step taken when it was "
+                f"visited: {self.simulator.source} must return, and set_state set, all that the next step depends on"
             )
-        if repeats and missed.max() > ASTRAY:
+        if found.repeats and found.missed.max() > ASTRAY:
             raise InputError(
                 "state_from_observation does not lead back to the state that showed the observation: a step from there "
-                f"is off by {_told(missed)}; it must set all that is shown, and may copy the rest from where it is"
+                f"is off by {_told(found.missed)}; it must set all that is shown, and may copy the rest from there"
             )
-        return repeats
+        return found
 
     def _itself(self, situation: Situation) -> Any:
         """The image of a state under the identity."""
@@ -167,22 +201,6 @@ class VisitedStates(Evidence):
                 "it must find a state for every observation that occurs"
             )
         return image
-
-    def _controls(self) -> tuple[np.ndarray, float]:
-        """Largest errors when nothing is transformed, per number shown and of the reward (relative to its spread).
-
-        Zero up to rounding for a simulator that sets states exactly; what an environment draws at random shows here,
-        and is looked for in all states.
-        """
-        space = self.simulator.env.observation_space
-        shown = np.abs(self.observations()).max(axis=0)
-        floor, reward_floor = np.finfo(space.dtype or float).eps * shown, 0.0
-        for situation in self.situations[: CONTROLS if self._repeats else None]:
-            self.simulator.place(self._itself(situation))
-            again, first = self.simulator.step(situation.action), situation.outcome
-            floor = np.maximum(floor, np.abs(again.observation - first.observation))
-            reward_floor = max(reward_floor, abs(again.reward - first.reward) / self._spread)
-        return floor, reward_floor
 
     def _above(self, floor: float) -> float:
         """The tolerance for errors whose control is `floor`: well above rounding, or just above all noise seen."""
@@ -219,7 +237,8 @@ def _visit(simulator: Simulator, states: int, seed: int, policy: Policy | None) 
 
 
 def _taken(space: Any, action: Any) -> np.ndarray | int:
-    action = action[0] if isinstance(action, tuple) else action  # what `predict` of agents returns has a second part
+    predicted = isinstance(action, tuple) and len(action) == 2 and action[1] is None  # as agents do
+    action = np.asarray(action[0] if predicted else action)
     return int(action) if isinstance(space, Discrete) else np.asarray(action, dtype=float)
 
 

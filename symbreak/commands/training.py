@@ -171,4 +171,4 @@ def _blind_spots(gate: Any) -> str:
     said = f"{named}: the gate learns nothing about {it}, so {they} could break unnoticed"
     if isinstance(gate.outcome, CellOutcome):
         return said
-    return f"{said}; --set {' '.join(f'gate.{part}_head=true' for part in parts)} makes it learn {it}"
+    return f"{said}; --set {' '.join(f'gate.{part}_head=true' for part in parts)} lets the gate learn {it}"

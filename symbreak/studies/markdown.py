@@ -96,7 +96,9 @@ def put_into(page: Path, sections: dict[str, str]) -> None:
             begin, end = marks(section)
             before, opened, rest = whole.partition(begin)
             _, closed, after = rest.partition(end)
-            if opened and closed:
+            if opened and not closed:
+                raise InputError(f"{page} has no line {end!r} after {begin!r}; add it")
+            if opened:
                 whole, found = f"{before}{begin}\n{text}\n{end}{after}", True
         if not found:
             known = " or ".join(repr(section) for section in sections)

@@ -73,6 +73,10 @@ class Driver(abc.ABC):
     def evaluate(self, step: int, pause: Pause) -> dict[str, float]: ...
 
     @abc.abstractmethod
+    def require_bounds(self) -> None:
+        """Refuse bounds of actions that the symmetry does not fit."""
+
+    @abc.abstractmethod
     def write_maps(self, directory: Path) -> None:
         """What a report shows beside the metrics, where there is something."""
 
@@ -135,6 +139,9 @@ class CompiledDriver(Driver):
             result |= self.judge.judge(self.agent.gate, self.state.agent.gate)
         return result | _symmetry_of_policy(self.agent, self.state, self.key, step)
 
+    def require_bounds(self) -> None:
+        """Actions of grid-worlds are numbered."""
+
     def write_maps(self, directory: Path) -> None:
         from symbreak.training.maps import write_grid_maps
 
@@ -162,11 +169,9 @@ class HostedDriver(Driver):
             agent, lambda: task.make(config.symmetry), config.seed, limit, copies=config.environments, begin=False
         )
         self.episodes = config.episodes or 10
-        try:
-            require_bounds(self.loop.seats[0].environment.environment.action_space, agent.symmetry)
-        except InputError:
-            self.loop.close()
-            raise
+
+    def require_bounds(self) -> None:
+        require_bounds(self.loop.seats[0].environment.environment.action_space, self.agent.symmetry)
 
     def begin(self) -> None:
         self.loop.begin()

@@ -6,9 +6,11 @@ becomes a run of its own in memory; the directory stays as it is.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +44,16 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
     """
     if not replace or not (directory / "config.json").exists():
         refuse_existing(directory)
-        if directory.is_dir() and any(directory.iterdir()):
+        with storage_faults(f"look into {directory}"):
+            others = [path for path in directory.iterdir() if path.name not in OWN] if directory.is_dir() else []
+        if others:
             raise InputError(f"{directory} holds other files and no run; save into a new or an empty directory")
         _write(run, directory)
         return
     # Complete beside the old one before it takes its place: whatever happens, one of them is whole.
     directory = directory.resolve()
     fresh = directory.with_name(f".{directory.name}.saving-{os.getpid()}")
-    former = directory.with_name(f".{directory.name}.former-{os.getpid()}")
+    former = directory.with_name(f".{directory.name}.former-{time.time_ns()}")
     try:
         _write(run, fresh)
         with storage_faults(f"replace {directory}"):
@@ -57,12 +61,19 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
                 pass
             os.rename(directory, former)
             os.rename(fresh, directory)
-            for other in former.iterdir():
-                if other.name not in OWN:
-                    os.rename(other, directory / other.name)
-            shutil.rmtree(former, ignore_errors=True)
+        for left in directory.parent.glob(f".{glob.escape(directory.name)}.former-*"):  # also where one was killed here
+            _bring_back(left, directory)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _bring_back(former: Path, directory: Path) -> None:
+    """What is not of the run, from where the directory was moved; then nothing is left there."""
+    with storage_faults(f"move what else lay in {directory} back from {former}"):
+        for other in former.iterdir():
+            if other.name not in OWN and not (directory / other.name).exists():
+                os.rename(other, directory / other.name)
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def _write(run: Run, directory: Path) -> None:

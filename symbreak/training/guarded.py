@@ -25,10 +25,11 @@ def require_bounds(space: gym.Space, symmetry: Symmetry) -> None:
     if not isinstance(space, gym.spaces.Box):
         return
     middle, half = (space.high + space.low) / 2.0, (space.high - space.low) / 2.0
-    slack = 1e-5 * max(np.abs(space.low).max(), np.abs(space.high).max())
+    largest = np.maximum(np.abs(space.low), np.abs(space.high))
     for element in symmetry.group.generators:
         matrix = symmetry.action.matrix(element)
         moved, uneven = np.abs(matrix @ middle - middle), np.abs(matrix * half - half[:, None] * matrix).max(axis=1)
+        slack = 1e-5 * np.maximum(largest, (np.abs(matrix) > 1e-9) @ largest)
         wrong = np.flatnonzero(np.maximum(moved, uneven) > slack)
         if wrong.size:
             raise InputError(

@@ -100,6 +100,8 @@ class Run:
         config = parse_config(config.to_json())
         run = cls(config, Record(None), task, watch)
         try:
+            if config.method != "vanilla":  # which makes nothing of the symmetry
+                run.driver.require_bounds()
             run.record = Record.create(config, directory, versions())
             run._say_beside_results()
             run.driver.begin()
@@ -148,12 +150,12 @@ class Run:
         if self._torn:
             raise InputError(f"this run broke off after step {self.step}; go on from its checkpoint with Run.open")
         end = self.schedule.end if until is None else min(until, self.schedule.end)
+        starts = self.agent.config.learning_starts
         with self.watch:
             try:
                 while not self.finished and self.step < end:
                     self._do_what_is_due(report)
-                    learning_starts = self.agent.config.learning_starts
-                    self._advance_to(min(end, self.schedule.next_border(self.step, learning_starts)), tick)
+                    self._advance_to(min(end, self.schedule.next_border(self.step, starts)), tick)
                 self._do_what_is_due(report)
                 if self.step == self.schedule.end and not self.finished:
                     self._finish()

@@ -159,6 +159,9 @@ def test_tables_stand_between_the_marks_of_a_page(results):
         assert "evaluation, less that" not in first + second  # a page without marks for differences has none
         assert "| grid-20 | 0.75 (2) |" in first  # the mean of both seeds, too few for an interval
         assert "| study |" in second
+    page.write_text(f"{begin}\n{end}\n{opened}\nits end is lost\n")
+    with pytest.raises(InputError, match="no line '<!-- /variants -->' after"):
+        put_into(page, {"results": "", "variants": ""})
     page.write_text("no marks")
     with pytest.raises(InputError, match="no place for tables"):
         put_into(page, {"results": ""})
