@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -103,12 +104,12 @@ def test_an_agent_learns_predicts_and_is_evaluated(learned):
 def test_an_episode_that_never_ends_is_a_fault_of_the_environment(learned, monkeypatch):
     from symbreak.training.evaluate import show_episode
 
-    monkeypatch.setattr("symbreak.training.hosted.LONGEST_EPISODE", 14)  # they have 15 steps
+    monkeypatch.setattr("symbreak.training.guarded.LONGEST_EPISODE", 14)  # they have 15 steps
     with pytest.raises(EnvironmentFault, match="no end of an episode within 14 steps"):
         learned.evaluate(episodes=1)
     with pytest.raises(EnvironmentFault, match="no end of an episode within 14 steps"):
         show_episode(learned.trained, 0, lambda picture: None)
-    monkeypatch.setattr("symbreak.training.hosted.LONGEST_EPISODE", 15)
+    monkeypatch.setattr("symbreak.training.guarded.LONGEST_EPISODE", 15)
     learned.evaluate(episodes=1)
 
 
@@ -164,6 +165,12 @@ def test_learning_goes_on_and_budgets_stay(tmp_path):
     (tmp_path / ".run.former-1" / "draft.md").write_text("brought back")
     loaded.save(tmp_path / "run")
     assert (tmp_path / "run" / "draft.md").read_text() == "brought back"
+    (tmp_path / ".run.former-2").mkdir()
+    (tmp_path / ".run.former-2" / "draft.md").write_text("another")  # neither takes the other's place
+    loaded.save(tmp_path / "run")
+    assert (tmp_path / "run" / "draft.md").read_text() == "brought back"
+    assert (tmp_path / ".run.former-2" / "draft.md").read_text() == "another"
+    shutil.rmtree(tmp_path / ".run.former-2")
     assert (tmp_path / "run" / "notes.md").read_text() == "kept"
     assert (tmp_path / "run" / "pictures").is_dir()
     assert json.loads((tmp_path / "run" / "status.json").read_text())["step"] == 120

@@ -149,8 +149,8 @@ def judge(
     elif slip and not reasons and mending.changes and not mending.centres and mending.factor >= TURNS_THE_TABLE:
         reasons.append(f"a small change removes most of the error ({changes})")
     if exact and not reasons:
-        itself = f"the environment differs from itself by up to {percent(control)} of a step's change"
-        return UNDECIDED, (f"nothing differs by more than that, but {itself}",)
+        itself = f"up to {percent(control)} of a step's change"
+        return UNDECIDED, (f"nothing differs by more than the environment does from itself, {itself}",)
     return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
 
 

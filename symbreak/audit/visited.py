@@ -42,7 +42,7 @@ class _Differences:
     noise: np.ndarray  # between two steps from one state
     astray: np.ndarray  # between a step from a state that was set and the one taken when it was met
     missed: np.ndarray  # the same, where its image under the identity was set
-    largest: np.ndarray  # of these
+    largest: np.ndarray  # of the last, as it is
     reward: float  # the largest, relative to the spread of rewards
 
     @property
@@ -221,10 +221,9 @@ def _visit(simulator: Simulator, states: int, seed: int, policy: Policy | None) 
     while len(met) < states:
         observation = simulator.observation().copy()
         action = _random_action(space, rng) if policy is None else _taken(space, policy(observation))
-        state = simulator.capture() if rng.random() < KEEP else None
+        state = [simulator.capture()] if rng.random() < KEEP else []
         outcome = simulator.step(action)
-        if state is not None:
-            met.append((state, observation, action, outcome))
+        met += [(kept, observation, action, outcome) for kept in state]
         time += 1
         if outcome.terminated or outcome.truncated or time >= LONGEST_ROLLOUT:
             simulator.reset()

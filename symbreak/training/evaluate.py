@@ -22,8 +22,7 @@ from symbreak.nn.keys import Key, named_key
 from symbreak.training.build import build_agent
 from symbreak.training.drivers import make_driver
 from symbreak.training.exchange import stored_checkpoint
-from symbreak.training.guarded import GuardedEnvironment, no_limit
-from symbreak.training.hosted import require_an_end, steps_allowed
+from symbreak.training.guarded import GuardedEnvironment, no_limit, require_an_end, steps_allowed
 from symbreak.training.record import read_config
 from symbreak.training.settings import RunConfig, parse_parts
 

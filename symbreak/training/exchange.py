@@ -68,12 +68,15 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
 
 
 def _bring_back(former: Path, directory: Path) -> None:
-    """What is not of the run, from where the directory was moved; then nothing is left there."""
+    """What is not of the run, from where the directory was moved. What has a namesake by now stays there."""
     with storage_faults(f"move what else lay in {directory} back from {former}"):
-        for other in former.iterdir():
-            if other.name not in OWN and not (directory / other.name).exists():
+        others = [other for other in former.iterdir() if other.name not in OWN]
+        taken = [other for other in others if (directory / other.name).exists()]
+        for other in others:
+            if other not in taken:
                 os.rename(other, directory / other.name)
-    shutil.rmtree(former, ignore_errors=True)
+    if not taken:
+        shutil.rmtree(former, ignore_errors=True)
 
 
 def _write(run: Run, directory: Path) -> None:

@@ -18,6 +18,7 @@ from symbreak.symmetry.layout import Layout, Symmetry
 from symbreak.tasks.check import require_finite
 
 Limit = Callable[[str], AbstractContextManager[None]]  # what is being done → a block that may not take too long
+LONGEST_EPISODE = 20_000  # steps of an evaluation, where the environment declares no longer limit
 
 
 def require_bounds(space: gym.Space, symmetry: Symmetry) -> None:
@@ -37,6 +38,24 @@ def require_bounds(space: gym.Space, symmetry: Symmetry) -> None:
                 "exchanges or mixes need equal bounds, and those that it flips bounds about zero; change them, or wrap "
                 "the environment in gymnasium.wrappers.RescaleAction and declare what then holds"
             )
+
+
+def steps_allowed(environment: gym.Env) -> int:
+    """In one episode of an evaluation, which waits for its end; training does not."""
+    declared = environment.spec.max_episode_steps if environment.spec is not None else None
+    while declared is None and isinstance(environment, gym.Wrapper):  # without a spec, only the wrapper knows
+        declared = environment._max_episode_steps if isinstance(environment, gym.wrappers.TimeLimit) else None
+        environment = environment.env
+    return max(LONGEST_EPISODE, declared or 0)
+
+
+def require_an_end(length: int, allowed: int) -> None:
+    """Refuse an episode of an evaluation that goes on for ever; asked after a step that was not its last."""
+    if length >= allowed:
+        raise EnvironmentFault(
+            f"no end of an episode within {allowed:,} steps of an evaluation; give the environment a limit: "
+            "register it with max_episode_steps or wrap it in gymnasium.wrappers.TimeLimit"
+        )
 
 
 def no_limit(doing: str) -> AbstractContextManager[None]:

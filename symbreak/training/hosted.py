@@ -21,14 +21,11 @@ import numpy as np
 from jaxtyping import Array
 
 from symbreak.agents.agent import Transition
-from symbreak.errors import EnvironmentFault
 from symbreak.nn.keys import Key, named_key
-from symbreak.training.guarded import GuardedEnvironment, Limit, no_limit
+from symbreak.training.guarded import GuardedEnvironment, Limit, no_limit, require_an_end, steps_allowed
 from symbreak.training.replay import Replay
 from symbreak.training.seats import Episode, Seat, remembered
 from symbreak.training.tally import Tally, require_finite_metrics
-
-LONGEST_EPISODE = 20_000  # steps of an evaluation, where the environment declares no longer limit
 
 
 class HostedState(eqx.Module):
@@ -107,24 +104,6 @@ def _beginning(device: Device) -> Callable[[Key], HostedState]:
     """`device.init` without the compiler's optimisation, which takes longer than the one run it could speed up."""
     program = Device.init.lower(device, jax.random.key(0))  # pyright: ignore[reportFunctionMemberAccess]
     return program.compile(compiler_options={"xla_backend_optimization_level": "0"})
-
-
-def steps_allowed(environment: gym.Env) -> int:
-    """In one episode of an evaluation, which waits for its end; training does not."""
-    declared = environment.spec.max_episode_steps if environment.spec is not None else None
-    while declared is None and isinstance(environment, gym.Wrapper):  # without a spec, only the wrapper knows
-        declared = environment._max_episode_steps if isinstance(environment, gym.wrappers.TimeLimit) else None
-        environment = environment.env
-    return max(LONGEST_EPISODE, declared or 0)
-
-
-def require_an_end(length: int, allowed: int) -> None:
-    """Refuse an episode of an evaluation that goes on for ever; asked after a step that was not its last."""
-    if length >= allowed:
-        raise EnvironmentFault(
-            f"no end of an episode within {allowed:,} steps of an evaluation; give the environment a limit: "
-            "register it with max_episode_steps or wrap it in gymnasium.wrappers.TimeLimit"
-        )
 
 
 class HostedLoop:

@@ -125,6 +125,20 @@ def test_rare_events_are_not_blamed_on_the_methods(seed):
     assert audit(Kicked(), mirrored(), states=60, seed=seed).exit_code == 0
 
 
+def test_an_inverse_that_finds_nothing_is_an_error_also_where_nothing_else_says_where_it_stands():
+    class Nowhere(Puck):
+        get_state = None
+
+        def set_state(self, state):
+            pass
+
+        def state_from_observation(self, observation):
+            return None
+
+    with pytest.raises(InputError, match="returned None for an observation"):
+        audit(Nowhere(), mirrored(), states=10)
+
+
 def test_an_environment_that_cannot_be_set_is_not_called_exact():
     class Stays(Puck):
         def set_state(self, state):
@@ -145,7 +159,7 @@ def test_noise_hides_neither_breaking_nor_a_wrong_sign_and_makes_nothing_exact(s
 
     report = audit(Noisy(), mirrored(), states=100, seed=seed)
     assert (report.verdict, report.exit_code) == ("undecided", 0)
-    assert "differs from itself" in report.headline
+    assert "more than the environment does from itself, up to" in report.headline
     assert report.fields["velocity"].words == "off by no more than without a transformation"
     broken = audit(NoisyIcy(), mirrored(), states=100, seed=seed)
     assert broken.verdict == "locally broken"

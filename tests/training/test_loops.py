@@ -205,7 +205,7 @@ def test_the_true_final_observation_is_stored_and_no_step_across_a_reset(ends):
 
 
 def test_an_evaluation_does_not_wait_for_an_end_that_never_comes(monkeypatch):
-    monkeypatch.setattr("symbreak.training.hosted.LONGEST_EPISODE", 20)
+    monkeypatch.setattr("symbreak.training.guarded.LONGEST_EPISODE", 20)
     endless = HostedLoop(vanilla(), lambda: Counter(limit=10**9))
     endless.advance(50)  # training goes on in one episode
     with pytest.raises(
