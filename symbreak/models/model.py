@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import Array, Float
 
 from symbreak.nn.keys import Key
 from symbreak.nn.linear import Dense
 from symbreak.nn.mlp import Family, Network, Style
-from symbreak.nn.rows import reordered
 from symbreak.symmetry.layout import Layout, Symmetry
 from symbreak.symmetry.rep import Rep
 
@@ -25,10 +23,10 @@ class Model(eqx.Module):
         return self.read(self.features(x))
 
     def features(self, x: Float[Array, " source"]) -> Float[Array, " hidden"]:
-        return self.network.features(reordered(x, self.source))
+        return self.network.features(x, self.source)
 
     def read(self, features: Float[Array, " hidden"]) -> Float[Array, " target"]:
-        return reordered(self.network.read(features), np.argsort(self.target))
+        return self.network.read(features, self.target)
 
 
 def make_model(

@@ -6,7 +6,7 @@ between copies of the regular representation, ReLU) and EMLP (equivariant map, p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -101,16 +101,22 @@ class Network(eqx.Module):
     def __call__(self, x: Float[Array, " source"]) -> Float[Array, " target"]:
         return self.read(self.features(x))
 
-    def features(self, x: Float[Array, " source"]) -> Float[Array, " hidden"]:
-        """The last hidden layer."""
-        x = reordered(x, storage_order(self.source))
+    def features(self, x: Float[Array, " source"], order: Sequence[int] | None = None) -> Float[Array, " hidden"]:
+        """The last hidden layer; `order` is where the source's entries stand in x, if not one after the other."""
+        x = reordered(x, _stored(self.source, order))
         for block in self.blocks:
             x = block(x)
         return x
 
-    def read(self, features: Float[Array, " hidden"]) -> Float[Array, " target"]:
-        """The head, in the target's own order."""
-        return reordered(self.head(features), np.argsort(storage_order(self.target)))
+    def read(self, features: Float[Array, " hidden"], order: Sequence[int] | None = None) -> Float[Array, " target"]:
+        """The head; `order` is where the target's entries shall stand, if not one after the other."""
+        return reordered(self.head(features), np.argsort(_stored(self.target, order)))
+
+
+def _stored(rep: Rep, order: Sequence[int] | None) -> np.ndarray:
+    """Index from a vector's own order to the stored one: two permutations as one, and often none at all."""
+    stored = storage_order(rep)
+    return stored if order is None else np.asarray(order)[stored]
 
 
 Member = TypeVar("Member", bound=eqx.Module)
