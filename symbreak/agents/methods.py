@@ -41,6 +41,11 @@ class Method:
     shared_predictors: bool = False  # one trunk for both predictors, which are then both trained
     sample_when_evaluating: bool = False
 
+    @property
+    def uses_symmetry(self) -> bool:
+        """Whether anything that it learns depends on how observations and actions transform."""
+        return self.augment or any(expert.family is not Dense for expert in self.heads.experts)
+
 
 METHODS: dict[str, Method] = {
     "vanilla": Method(Single("free", Dense)),

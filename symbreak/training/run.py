@@ -100,7 +100,7 @@ class Run:
         config = parse_config(config.to_json())
         run = cls(config, Record(None), task, watch)
         try:
-            if config.method != "vanilla":  # which makes nothing of the symmetry
+            if run.agent.method.uses_symmetry:
                 run.driver.require_bounds()
             run.record = Record.create(config, directory, versions())
             run._say_beside_results()

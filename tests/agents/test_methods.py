@@ -32,6 +32,7 @@ def test_the_six_methods_are_what_the_table_says():
     }
     assert [name for name in PAPER_METHODS if METHODS[name].augment] == ["augmented"]
     assert [name for name in PAPER_METHODS if METHODS[name].heads.gated] == ["partial"]
+    assert [name for name in METHODS if not METHODS[name].uses_symmetry] == ["vanilla"]
     assert (METHODS["rpp"].adam_b1, METHODS["rpp"].actor_penalty) == (0.5, 1e-6)
     assert METHODS["vanilla"].actor_penalty == 0
     assert [METHODS[f"partial-max{k}"].candidates for k in (4, 8)] == [4, 8]

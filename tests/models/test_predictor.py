@@ -80,6 +80,23 @@ def test_a_categorical_prediction_sums_to_one_and_an_equivariant_one_turns(fille
     assert errors[Dense] > 1e-2
 
 
+def test_cells_are_stored_in_the_order_of_predictions(filled):
+    """Bringing 225 logits into another order, as products with a matrix, took half of an update of the predictor."""
+    symmetry, outcome = grid(), CellOutcome(grid(), 15)
+    pair = symmetry.observation.beside(symmetry.action)
+    key = jax.random.key(0)
+    model = filled(lambda: make_model(Equivariant, pair, outcome.layout, key=key, style="regular", width=16))
+
+    def squares(read):
+        equations = jax.make_jaxpr(read)(jnp.zeros(16)).eqns
+        return [eqn for eqn in equations if eqn.primitive.name == "dot_general" and eqn.invars[1].aval.size == 225**2]
+
+    assert not squares(model.read)
+    assert squares(model.network.read)  # in the order of copies, which nobody asks for
+    features = jnp.arange(16.0)
+    np.testing.assert_array_equal(model.read(features)[np.asarray(model.target)], model.network.read(features))
+
+
 def test_cell_loss_and_distance_are_cross_entropy_and_total_variation():
     outcome = CellOutcome(grid(), 2)
     world = GridWorld(size=2)
