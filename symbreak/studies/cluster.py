@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import WORKER, Progress, arguments_of, recorded, run_directory, settle
+from symbreak.studies.launch import WORKER, Progress, arguments_of, reached, recorded, settle
 from symbreak.studies.plans import Job
 from symbreak.training.follow import following
-from symbreak.training.record import read_status
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault
 
@@ -48,7 +47,7 @@ def run_on_ray(
     pending: dict[Any, Progress] = {}
 
     def start(entry: Progress) -> None:
-        entry.state, entry.attempts = "running", entry.attempts + 1
+        entry.state, entry.attempts, entry.step = "running", entry.attempts + 1, reached(out, entry.job)
         pending[task.remote(arguments_of(out, entry.job))] = entry
 
     for entry in table:
@@ -57,7 +56,7 @@ def run_on_ray(
     try:
         while pending:
             for entry in pending.values():
-                entry.step = int(read_status(run_directory(out, entry.job)).get("step", 0))
+                entry.step = reached(out, entry.job)
             show(table)
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=poll)
             for done in ready:

@@ -54,6 +54,11 @@ def run_directory(out: Path, job: Job) -> Path:
     return out / "runs" / job.name
 
 
+def reached(out: Path, job: Job) -> int:
+    """The step that a run last told; zero before it has said anything."""
+    return int(read_status(run_directory(out, job)).get("step", 0))
+
+
 def recorded(out: Path, job: Job) -> str | None:
     """The state that a job's record tells, if there is one of this very configuration."""
     facts = _facts(record_directory(out, job))
@@ -170,7 +175,7 @@ def run_local(
         while True:
             for core, entry in list(running.items()):
                 assert entry.process is not None
-                entry.step = int(read_status(run_directory(out, entry.job)).get("step", 0))
+                entry.step = reached(out, entry.job)
                 code = entry.process.poll()
                 if code is not None:
                     del running[core]
@@ -195,7 +200,7 @@ def run_local(
 
 def _start(out: Path, entry: Progress, core: int) -> None:
     """In a session of its own: Ctrl-C reaches the study alone, which passes on one signal; two would leave no time."""
-    entry.state, entry.attempts = "running", entry.attempts + 1
+    entry.state, entry.attempts, entry.step = "running", entry.attempts + 1, reached(out, entry.job)
     command = following(WORKER, *arguments_of(out, entry.job), str(core))
     log = run_directory(out, entry.job).with_suffix(".log")
     with storage_faults(f"write {log}"):

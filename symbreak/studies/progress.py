@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +17,8 @@ from symbreak.studies.launch import Progress, made_elsewhere, recorded
 from symbreak.studies.plans import STUDIES, Job
 
 ROWS = 20  # of the live table
+RECENT = 600.0  # seconds over which the speed of a run is measured, evaluations included
+LINE = 300.0  # seconds between two lines about a run, where there is no terminal
 
 
 def print_plan(name: str, jobs: list[Job], out: Path) -> None:
@@ -35,13 +38,71 @@ def print_plan(name: str, jobs: list[Job], out: Path) -> None:
     print(f"{len(jobs)} runs, {len(done)} of them finished; about {left:.1f} core-hours left")
 
 
+class TimeLeft:
+    """Seconds until runs end, by the speed of their last minutes; by the plan's estimate as long as that is unknown."""
+
+    def __init__(self) -> None:
+        self._moved: dict[tuple[str, int], deque[tuple[float, int]]] = {}  # when each try got to which step
+
+    def look(self, table: list[Progress], now: float) -> None:
+        """Take note of how far runs are; to be called often."""
+        for entry in table:
+            if entry.state == "running":
+                moved = self._moved.setdefault((entry.job.name, entry.attempts), deque([(now, entry.step)]))
+                if entry.step < moved[-1][1]:  # it went back to a checkpoint
+                    moved.clear()
+                if not moved or entry.step > moved[-1][1]:
+                    moved.append((now, entry.step))
+                while len(moved) > 2 and moved[1][0] < now - RECENT:
+                    moved.popleft()
+
+    def of(self, entry: Progress, now: float) -> float | None:
+        """Of a run whose speed is known."""
+        pace = self._pace(entry)
+        if pace is None:
+            return None
+        until, step = self._moved[entry.job.name, entry.attempts][-1]
+        return max(0.0, pace * (_steps(entry) - step) - (now - until))
+
+    def of_all(self, table: list[Progress], now: float) -> tuple[float, float]:
+        """Of the whole study: on one core, and on as many as runs are going on.
+
+        Where nothing is measured yet the plan's estimate counts, corrected by how wrong it is about the others.
+        """
+        paces = [(pace, entry) for entry in table if (pace := self._pace(entry)) is not None]
+        measured = sum(pace * _steps(entry) for pace, entry in paces)
+        correction = measured / sum(3600 * entry.job.hours for _, entry in paces) if paces else 1.0
+
+        def estimate(entry: Progress) -> float:
+            return 3600 * entry.job.hours * correction * (1 - entry.step / _steps(entry))
+
+        waiting = sum(estimate(entry) for entry in table if entry.state == "waiting")
+        running = [
+            estimate(entry) if (left := self.of(entry, now)) is None else left
+            for entry in table
+            if entry.state == "running"
+        ]
+        total = waiting + sum(running)
+        return total, max([total / max(1, len(running)), *running])
+
+    def _pace(self, entry: Progress) -> float | None:
+        """Seconds per step of a run that goes on, once it has moved."""
+        moved = self._moved.get((entry.job.name, entry.attempts), ())
+        if entry.state != "running" or len(moved) < 2:
+            return None
+        (began, first), (until, last) = moved[0], moved[-1]
+        return (until - began) / (last - first)
+
+
 class LiveTable:
-    """A live table in a terminal; a line per change elsewhere."""
+    """A live table in a terminal; elsewhere a line per change, and now and then one per run that goes on."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._started = name, time.perf_counter()
+        self._name = name
         self._live: Live | None = None
         self._seen: dict[str, str] = {}
+        self._left = TimeLeft()
+        self._printed = time.monotonic()
 
     def __enter__(self) -> Callable[[list[Progress]], None]:
         if sys.stdout.isatty():
@@ -54,23 +115,46 @@ class LiveTable:
             self._live.stop()
 
     def _show(self, table: list[Progress]) -> None:
+        now = time.monotonic()
+        self._left.look(table, now)
         if self._live is not None:
-            self._live.update(self._drawn(table))
+            self._live.update(self._drawn(table, now))
             return
         for entry in table:
             if self._seen.get(entry.job.name, "waiting") != entry.state:
                 print(f"{entry.state}: {entry.job.name}", flush=True)
                 self._seen[entry.job.name] = entry.state
+        if now > self._printed + LINE:
+            self._printed = now
+            for entry in table:
+                if entry.state == "running":
+                    print(f"running: {entry.job.name}: step {_step(entry)}, {self._told(entry, now)} left", flush=True)
 
-    def _drawn(self, table: list[Progress]) -> Table:
+    def _told(self, entry: Progress, now: float) -> str:
+        left = self._left.of(entry, now)
+        return "-:--:--" if left is None else _clock(left)
+
+    def _drawn(self, table: list[Progress], now: float) -> Table:
         counts = Counter(entry.state for entry in table)
-        left = sum(entry.job.hours for entry in table if entry.state in ("waiting", "running"))
         facts = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        drawn = Table(title=f"{self._name}: {facts}; about {left:.1f} core-hours left")
-        for column in ("run", "state", "step", "try"):
+        total, wait = self._left.of_all(table, now)
+        drawn = Table(title=f"{self._name}: {facts}; about {_clock(wait)} left, {total / 3600:.1f} core-hours")
+        for column in ("run", "state", "step", "left", "try"):
             drawn.add_column(column)
         order = {"running": 0, "failed": 1, "waiting": 2, "finished": 3}
         for entry in sorted(table, key=lambda each: order[each.state])[:ROWS]:
-            total = entry.job.config.steps or 0
-            drawn.add_row(entry.job.name, entry.state, f"{entry.step:,} / {total:,}", str(entry.attempts))
+            left = self._told(entry, now) if entry.state == "running" else ""
+            drawn.add_row(entry.job.name, entry.state, _step(entry), left, str(entry.attempts))
         return drawn
+
+
+def _steps(entry: Progress) -> int:
+    return entry.job.config.steps or 1
+
+
+def _step(entry: Progress) -> str:
+    return f"{entry.step:,} / {_steps(entry):,}"
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

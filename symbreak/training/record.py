@@ -207,11 +207,16 @@ class Record:
             status |= {"notes": list(self.notes)} if self.notes else {}
             replace_file(self.directory / "status.json", (json.dumps(status) + "\n").encode())
 
-    def beat(self, *, always: bool = False) -> None:
-        """A sign of life, now and then; also finds out whether the directory is still there and ours."""
+    def beat(self, step: int | None = None, *, always: bool = False) -> None:
+        """A sign of life, now and then, with the step that was reached: whoever watches a study sees its runs move.
+
+        Also finds out whether the directory is still there and ours.
+        """
         if self._lock is not None and (always or time.monotonic() > self._beaten + BEAT):
             self._lock.beat()
             self._beaten = time.monotonic()
+            if step is not None:
+                self.status("running", step)
 
     def close(self) -> None:
         if self._board is not None:

@@ -198,7 +198,7 @@ class Run:
             self.step += count
             speed = count / (time.perf_counter() - started)
             piece = max(1, min(1_000, 4 * piece, round(speed / 2)))
-            self.record.beat()
+            self.record.beat(self.step)
             if tick is not None:
                 tick(self.step)
             self.watch.require_going_on()

@@ -18,6 +18,7 @@ from symbreak.commands.studying import study
 from symbreak.errors import InputError, Interrupted
 from symbreak.studies import worker
 from symbreak.studies.launch import (
+    Progress,
     arguments_of,
     record_directory,
     recorded,
@@ -28,7 +29,7 @@ from symbreak.studies.launch import (
     write_record,
 )
 from symbreak.studies.plans import Job, plan
-from symbreak.studies.progress import print_plan
+from symbreak.studies.progress import LINE, RECENT, LiveTable, TimeLeft, print_plan
 from symbreak.studies.summary import add_to_plan, verify, write_summary
 from symbreak.training.directory import DirectoryInUse, lock_run_directory
 from symbreak.training.record import read_status
@@ -193,6 +194,51 @@ def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, caps
     assert recorded(out, changed) is None
     print_plan("grid-obstacles", jobs, out)
     assert "2 runs, 2 of them finished" in capsys.readouterr().out
+
+
+def test_time_left_follows_the_speed_of_the_last_minutes(jobs):
+    """Jobs of 200 steps, estimated at a second in all; 0.1 s a step is twenty times as slow."""
+    (first, second), left = (Progress(job, "running", attempts=1) for job in jobs), TimeLeft()
+    table, plan_s = [first, second], 3600 * jobs[0].hours
+    left.look(table, 0.0)
+    assert left.of(first, 0.0) is None
+    assert left.of_all(table, 0.0) == pytest.approx((2 * plan_s, plan_s))
+    first.step = 50
+    left.look(table, 5.0)
+    assert left.of(first, 5.0) == pytest.approx(15.0)
+    assert left.of(first, 7.0) == pytest.approx(13.0)  # between two signs of life the clock goes on
+    assert left.of(first, 100.0) == 0.0
+    assert left.of_all(table, 5.0) == pytest.approx((35.0, 20.0))  # the other one is taken to be as slow
+    second.state = "waiting"
+    assert left.of_all(table, 5.0) == pytest.approx((35.0, 35.0))
+    first.step = 51  # much slower from here on, and the quick beginning is forgotten
+    left.look(table, RECENT + 10.0)
+    first.step = 52
+    left.look(table, RECENT + 20.0)
+    assert left.of(first, RECENT + 20.0) == pytest.approx(148 * (RECENT + 15.0) / 2)
+    first.step = 40  # back to its checkpoint
+    left.look(table, RECENT + 30.0)
+    assert left.of(first, RECENT + 30.0) is None
+    first.attempts = 2  # another try is another beginning
+    left.look(table, RECENT + 40.0)
+    first.step = 60
+    left.look(table, RECENT + 42.0)
+    assert left.of(first, RECENT + 42.0) == pytest.approx(14.0)
+    first.state = second.state = "finished"
+    assert left.of_all(table, RECENT + 50.0) == (0.0, 0.0)
+
+
+def test_without_a_terminal_a_line_now_and_then_tells_how_far_runs_are(jobs, capsys, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("symbreak.studies.progress.time.monotonic", lambda: now)
+    table = [Progress(jobs[0], "running", attempts=1), Progress(jobs[1])]
+    with LiveTable("study") as show:
+        for step, later in ((0, 0.0), (50, 50.0), (100, 50.0), (150, LINE)):
+            table[0].step, now = step, now + later
+            show(table)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"running: {jobs[0].name}"
+    assert second == f"running: {jobs[0].name}: step 150 / 200, 0:02:13 left"
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from symbreak.training.directory import DirectoryInUse
 from symbreak.training.drivers import CompiledDriver
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.meta import KEYS
+from symbreak.training.record import read_status
 from symbreak.training.run import Run, RunConfig, resume, train
 from symbreak.training.seats import MOST_ACTIONS, remembered
 from symbreak.training.strict_json import MOST_JSON
@@ -169,6 +170,17 @@ def test_steps_are_told_as_they_are_made_and_leave_no_trace(point_run, tmp_path)
     assert (told[0], told[-1]) == (1, 300)
     assert {59, 60} <= set(told)  # before the first step that learns, which is compiled, and after it
     assert fingerprint(tmp_path / "run") == fingerprint(point_run)
+
+
+def test_signs_of_life_tell_the_step_and_leave_no_trace(point_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("symbreak.training.record.BEAT", 0.0)
+    told = []
+    with Run.create(POINT, tmp_path / "run", task=point_task()) as run:
+        run.advance(tick=lambda step: told.append((step, read_status(tmp_path / "run")["step"])))
+    assert [step for step, _ in told] == [step for _, step in told]
+    assert len(told) > len(run.rows)
+    assert fingerprint(tmp_path / "run") == fingerprint(point_run)
+    assert read_status(tmp_path / "run") == read_status(point_run)
 
 
 def test_several_environments_are_brought_back_too(point_run, tmp_path):
