@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import EnvironmentFault, InputError, Interrupted, StorageFault
+from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFault, StorageFault, SymbreakError
 from symbreak.training.directory import DirectoryInUse
 from symbreak.training.files import read_file
 from symbreak.training.provenance import differences, provenance, versions
@@ -174,7 +175,7 @@ class Run:
             self.driver.fresh_tally()
         evaluate = schedule.is_evaluation(step)
         if (evaluate or schedule.is_log(step)) and self.row_step < step:
-            evaluated = self.driver.evaluate(step, self.watch.require_going_on) if evaluate else {}
+            evaluated = self._evaluate() if evaluate else {}
             self.record.write({"step": step, **evaluated, **self.ledger.row(self.driver.tally, step)})
             self.row_step, self.saved_step = step, -1  # a checkpoint of this step lacks the row
             if report is not None:  # the speed is told, not recorded: equal runs have equal records
@@ -182,6 +183,14 @@ class Run:
         if schedule.is_checkpoint(step) and self.saved_step < step:
             self.save()
         self.watch.require_going_on()
+
+    def _evaluate(self) -> dict[str, float]:
+        try:
+            return self.driver.evaluate(self.step, self.watch.require_going_on)
+        except (EnvironmentFault, NumericFault):
+            with suppress(SymbreakError):  # the fault is what has to be told
+                self.save()  # the training is whole, and nothing of it need be lost
+            raise
 
     def _advance_to(self, border: int, tick: Tick | None) -> None:
         """In pieces of about half a second, between which signals are heard; the pieces leave no trace."""

@@ -353,6 +353,24 @@ def test_a_mended_environment_goes_on_as_if_nothing_had_happened(point_run, tmp_
     assert fingerprint(tmp_path / "run") == fingerprint(point_run)
 
 
+@pytest.mark.parametrize("fault", [EnvironmentFault("it hung"), NumericFault("it returned nan")], ids=str)
+def test_a_fault_of_an_evaluation_loses_nothing_of_the_training(point_run, tmp_path, fault, monkeypatch):
+    run = Run.create(POINT, tmp_path / "run", task=point_task())
+
+    def evaluate(step, pause):
+        raise fault
+
+    monkeypatch.setattr(run.driver, "evaluate", evaluate)
+    with pytest.raises(type(fault), match=str(fault)), run:
+        run.advance()
+    assert read_status(tmp_path / "run")["state"] == "failed"
+    with Run.open(tmp_path / "run", task=point_task()) as run:
+        assert run.step == 150  # checkpoints are due at 100 and 200
+        run.advance()
+    assert fingerprint(tmp_path / "run") == fingerprint(point_run)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (point_run / "metrics.jsonl").read_bytes()
+
+
 def test_divergence_stops_within_a_stretch_and_keeps_the_last_finite_checkpoint(tmp_path):
     with pytest.raises(NumericFault, match="not finite") as stop:
         train(replace(GRID, agent={**TINY, "rate": 1e30}), tmp_path / "run")
