@@ -22,7 +22,7 @@ from symbreak.agents.routing import answers
 from symbreak.agents.trunk import Trunked, behind_trunk, follow, make_trunk, through_trunk
 from symbreak.gates.gate import AbstractGate
 from symbreak.models.critic import make_twin_critic
-from symbreak.models.distribution import SquashedGaussian, blend, radial_blocks, select
+from symbreak.models.distribution import SquashedGaussian, blend, radial_blocks, random_action, select
 from symbreak.models.learner import Learner, Optimiser, polyak
 from symbreak.models.model import Model
 from symbreak.models.policy import Policy, make_policy
@@ -113,7 +113,9 @@ class SAC:
         policies = tuple(learner.model for learner in state.policies)
         distribution, _ = self._policy(policies, state.gate, observation, gate_key, sample=True)
         action, _ = distribution.sample(action_key)
-        return jnp.where(step < self.config.learning_starts, self._random(random_key), action)
+        radial = radial_blocks(self.symmetry.action) if self.config.radial else ()
+        random = random_action(self.symmetry.action.size, radial, random_key)
+        return jnp.where(step < self.config.learning_starts, random, action)
 
     def exploit(self, state: SACState, observation: Array, key: Key) -> tuple[Array, Float[Array, ""]]:
         """The mode of the selected policy, and the gate that selected it."""
@@ -122,17 +124,6 @@ class SAC:
             policies, state.gate, observation, key, sample=self.method.sample_when_evaluating
         )
         return distribution.mode(), gate
-
-    def _random(self, key: Key) -> Float[Array, " action"]:
-        """Uniform in the box, and in the ball where actions are squashed by their length."""
-        box_key, radius_key = jax.random.split(key)
-        action = jax.random.uniform(box_key, (self.symmetry.action.size,), minval=-1.0, maxval=1.0)
-        for number, block in enumerate(radial_blocks(self.symmetry.action) if self.config.radial else ()):
-            index = jnp.array(block)
-            direction = jax.random.normal(named_key(box_key, number), (len(block),))
-            radius = jax.random.uniform(named_key(radius_key, number)) ** (1 / len(block))
-            action = action.at[index].set(radius * direction / jnp.linalg.norm(direction))
-        return action
 
     def _policy(
         self, policies: tuple[Actor, ...], gate_state: Any, observation: Array, key: Key, *, sample: bool

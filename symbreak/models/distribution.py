@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from symbreak.nn.keys import Key
+from symbreak.nn.keys import Key, named_key
 from symbreak.symmetry.layout import Layout
 
 Blocks = tuple[tuple[int, ...], ...]
@@ -67,6 +67,18 @@ def select(first: SquashedGaussian, second: SquashedGaussian, gate: Float[Array,
     """`second` where the gate is 1, `first` where it is 0, bit for bit."""
     mean = jnp.where(gate > 0.5, second.mean, first.mean)
     return SquashedGaussian(mean, jnp.where(gate > 0.5, second.std, first.std), first.radial)
+
+
+def random_action(size: int, radial: Blocks, key: Key) -> Float[Array, " action"]:
+    """Uniform in the box, and in the ball where actions are squashed by their length."""
+    box_key, radius_key = jax.random.split(key)
+    action = jax.random.uniform(box_key, (size,), minval=-1.0, maxval=1.0)
+    for number, block in enumerate(radial):
+        index = jnp.array(block)
+        direction = jax.random.normal(named_key(box_key, number), (len(block),))
+        radius = jax.random.uniform(named_key(radius_key, number)) ** (1 / len(block))
+        action = action.at[index].set(radius * direction / jnp.linalg.norm(direction))
+    return action
 
 
 def positive_std(raw: Float[Array, " action"]) -> Float[Array, " action"]:

@@ -86,7 +86,9 @@ REACH = Symmetry(
 @pytest.mark.parametrize("radial", [True, False])
 def test_random_actions_are_uniform_in_the_ball_or_in_the_box(radial):
     agent = SAC(REACH, METHODS["vanilla"], FixedGate(0.0), SACConfig(width=8, radial=radial))
-    actions = np.asarray(jax.jit(jax.vmap(agent._random))(jax.random.split(jax.random.key(0), 20_000)))
+    state, keys = agent.init(jax.random.key(1)), jax.random.split(jax.random.key(0), 20_000)
+    first = jax.jit(jax.vmap(lambda key: agent.explore(state, jnp.zeros(6), jnp.int32(0), key)))
+    actions = np.asarray(first(keys))
     grip, move = actions[:, 1], actions[:, [0, 2, 3]]
     radius = np.linalg.norm(move, axis=1)
     assert kstest(grip, "uniform", (-1, 2)).pvalue > 1e-3
