@@ -76,6 +76,8 @@ def _encoded(picture: bytes) -> str:
 
 
 def _colour(finding: Finding) -> str:
+    if finding.is_hidden:
+        return FAINT
     if finding.is_exact:
         return GOOD
     judged = finding.reachable_error if math.isfinite(finding.reachable_error) else finding.error
@@ -87,8 +89,9 @@ def _draw_bars(axes: Axes, report: AuditReport) -> None:
     words = []
     for place, finding in _places(axes, report):
         colour = _colour(finding)
-        words.append("" if finding.is_exact else finding.words)
-        if finding.is_exact:
+        exact = finding.is_exact and not finding.is_hidden
+        words.append("" if exact else finding.words)
+        if exact:
             axes.plot(0.0, place, marker="o", ms=6, color=GOOD, clip_on=False, zorder=3)
             axes.text(
                 0.06,

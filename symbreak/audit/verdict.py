@@ -50,6 +50,11 @@ class Finding:
     def is_exact(self) -> bool:
         return self.share_broken == 0.0
 
+    @property
+    def is_hidden(self) -> bool:
+        """Nothing is broken as far as can be told beside what the environment differs from itself."""
+        return self.is_exact and self.error > TELLING
+
 
 def find(comparison: Comparison, errors: Errors, noun: str) -> Finding:
     """What the errors of one field say."""
@@ -83,7 +88,7 @@ def _is_opposed(agreement: np.ndarray) -> bool:
 def _words(finding: Finding, noun: str, size: str) -> str:
     """`size` names what the error is relative to."""
     if finding.is_exact:
-        return "exact" if finding.error <= TELLING else "off by no more than without a transformation"
+        return "off by no more than without a transformation" if finding.is_hidden else "exact"
     if finding.opposed:
         return "not a symmetry: changes the opposite way"
     if finding.share_broken < NEARLY_ALL:

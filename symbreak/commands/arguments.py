@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import tyro
@@ -17,14 +18,15 @@ RunDirectory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR"
 TaskName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 
 
-def import_packages(names: Sequence[str]) -> None:
+def import_packages(names: Sequence[str]) -> list[ModuleType]:
     """Import what registers a user's environments: installed, or in the current directory."""
     here = str(Path.cwd())
     if names and here not in sys.path:
         sys.path.insert(0, here)
+    modules = []
     for name in names:
         try:
-            importlib.import_module(name)
+            modules.append(importlib.import_module(name))
         except ModuleNotFoundError as problem:
             if problem.name is None or not (name == problem.name or name.startswith(f"{problem.name}.")):
                 raise _failed(name, problem) from problem  # the package is there, something that it needs is not
@@ -33,6 +35,7 @@ def import_packages(names: Sequence[str]) -> None:
             ) from None
         except Exception as problem:
             raise _failed(name, problem) from problem
+    return modules
 
 
 def _failed(name: str, problem: Exception) -> InputError:
@@ -44,9 +47,9 @@ def declared(symmetry: str | None, packages: Sequence[str]) -> Any:
     """The symmetry as given: a name, or the object of `file.py:NAME` (the file is executed)."""
     from symbreak.tasks.user_file import load_symmetry, names_a_file
 
-    import_packages(packages)
+    imported = import_packages(packages)
     if symmetry is not None and names_a_file(symmetry):
-        return load_symmetry(symmetry)
+        return load_symmetry(symmetry, imported)
     return symmetry
 
 

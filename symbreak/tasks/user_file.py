@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 
 from symbreak.errors import InputError
 from symbreak.symmetry import Symmetry
@@ -22,24 +23,19 @@ def names_a_file(text: str) -> bool:
     return ".py:" in text or text.endswith(".py")
 
 
-def load_symmetry(text: str) -> Symmetry:
-    """The symmetry NAME of `file.py:NAME`; NAME may also be a function without arguments that returns one."""
+def load_symmetry(text: str, imported: Sequence[ModuleType] = ()) -> Symmetry:
+    """The symmetry NAME of `file.py:NAME`; NAME may also be a function without arguments that returns one.
+
+    A file that is one of the `imported` modules is not run again: it may have registered its environments.
+    """
     path_text, _, name = text.rpartition(":")
     if not path_text or not name or name.endswith(".py"):
         raise InputError(f"symmetry {text!r} names no object: write it as file.py:NAME")
     path = Path(path_text)
     if not path.is_file():
         raise InputError(f"symmetry {text!r}: there is no file {path}; give the path from the current directory")
-    spec = importlib.util.spec_from_file_location(f"symbreak_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"symmetry {text!r}: {path} is no Python file; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and pickling inside the file look their module up by name
-    beside = str(path.resolve().parent)
-    if beside not in sys.path:
-        sys.path.append(beside)  # last: a module there never hides an installed one
-    with _in_one_line(f"symmetry {text!r}: running {path}"):
-        spec.loader.exec_module(module)
+    same = (module for module in imported if Path(getattr(module, "__file__", None) or "").resolve() == path.resolve())
+    module = next(same, None) or _run(path, text)
     if not hasattr(module, name):
         near = get_close_matches(name, vars(module), n=1) or [
             n for n, v in vars(module).items() if isinstance(v, Symmetry)
@@ -52,6 +48,20 @@ def load_symmetry(text: str) -> Symmetry:
     if not isinstance(symmetry, Symmetry):
         raise InputError(f"symmetry {text!r}: {name} is {type(symmetry).__name__}, it must be a symbreak Symmetry")
     return symmetry
+
+
+def _run(path: Path, text: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"symbreak_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"symmetry {text!r}: {path} is no Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickling inside the file look their module up by name
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)  # last: a module there never hides an installed one
+    with _in_one_line(f"symmetry {text!r}: running {path}"):
+        spec.loader.exec_module(module)
+    return module
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 
@@ -246,3 +247,13 @@ def test_a_file_may_import_what_lies_beside_it(tmp_path, monkeypatch):
     (tmp_path / "robot.py").write_text("from beside_the_robot import mine\n")
     assert load_symmetry(f"{tmp_path}/robot.py:mine").name
     assert sys.path == [*before, str(tmp_path.resolve())]  # last, where it hides nothing that is installed
+
+
+def test_a_file_that_was_imported_is_not_run_again(tmp_path, monkeypatch):
+    """It may have registered its environments."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "robot_and_world.py").write_text(SYMMETRIES)
+    module = importlib.import_module("robot_and_world")
+    text = f"{tmp_path}/robot_and_world.py:cart"
+    assert load_symmetry(text, [json, sys, module]) is module.cart
+    assert load_symmetry(text, [json]) is not module.cart

@@ -161,6 +161,9 @@ def test_noise_hides_neither_breaking_nor_a_wrong_sign_and_makes_nothing_exact(s
     assert (report.verdict, report.exit_code) == ("undecided", 0)
     assert "more than the environment does from itself, up to" in report.headline
     assert report.fields["velocity"].words == "off by no more than without a transformation"
+    widths = [bar.get_width() for bar in report.plot().axes[0].patches]  # drawn as large as it is, unlike what is exact
+    assert max(widths) == pytest.approx(report.fields["velocity"].error)
+    assert not audit(Puck(), mirrored(), states=40).plot().axes[0].patches
     broken = audit(NoisyIcy(), mirrored(), states=100, seed=seed)
     assert broken.verdict == "locally broken"
     assert broken.fields["velocity"].share_broken > 0.1
