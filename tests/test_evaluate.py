@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import imageio.v3 as imageio
+import jax
 import numpy as np
 import pytest
 
 from symbreak import cli
+from symbreak.agents.methods import METHODS
+from symbreak.errors import InputError
+from symbreak.tasks import get_task
 from symbreak.training.drivers import CompiledDriver
-from symbreak.training.evaluate import Episode, Evaluation
+from symbreak.training.evaluate import Episode, Evaluation, chosen_by, load_trained
 from symbreak.training.video import EQUIVARIANT, FREE, HEIGHT, PANEL, frames
 
 TINY = ("--set", "agent.width=8", "agent.batch=8", "agent.learning_starts=20")
@@ -124,6 +129,40 @@ def test_a_grid_world_in_numbers_and_as_films(grid_run, monkeypatch, capsys, tmp
     assert values["gate_probability"] == values["gate_use"] == 0.5
     assert (tmp_path / "film.mp4").read_bytes()[4:8] == b"ftyp"
     assert before == {path: path.stat().st_mtime_ns for path in grid_run.rglob("*")}  # looked at, not touched
+
+
+def test_the_experts_of_an_agent_can_be_asked_without_its_gate(grid_run, monkeypatch, capsys):
+    trained = load_trained(grid_run, get_task("grid-20"))
+    assert chosen_by(trained, "own") is trained
+    rng = np.random.default_rng(0)
+    observations = rng.uniform(-1, 1, (40, 4)).astype(np.float32)
+    equivariant, free = (jax.vmap(expert.model)(observations) for expert in trained.state.experts)
+    expected = {"equivariant": equivariant, "free": free}
+    assert (np.argmax(equivariant, axis=1) != np.argmax(free, axis=1)).any()
+    for gate, values in expected.items():
+        other = chosen_by(trained, gate)
+        acted = [other.act(observation, jax.random.key(i)) for i, observation in enumerate(observations)]
+        assert [int(action) for action, _, _ in acted] == np.argmax(values, axis=1).tolist()
+        assert {float(used) for _, used, _ in acted} == {float(gate == "free")}
+    used = {
+        gate: [
+            chosen_by(trained, gate).act(observation, jax.random.key(i))[1]
+            for i, observation in enumerate(observations)
+        ]
+        for gate in ("own", "drawn", "decided", "coin")
+    }
+    assert set(used["own"]) == {0.5}  # a fixed mixture
+    assert set(used["drawn"]) == set(used["coin"]) == {0.0, 1.0}
+    assert set(used["decided"]) == {0.0}  # of one half nobody says that it is more
+    single = replace(trained, agent=replace(trained.agent, method=METHODS["exact"]))
+    with pytest.raises(InputError, match="has one expert"):
+        chosen_by(single, "free")
+    with pytest.raises(InputError, match="gate 'fre' is none of own, drawn"):
+        chosen_by(trained, "fre")
+    code, out, _ = run(monkeypatch, capsys, "evaluate", grid_run, "--episodes", 2, "--gate", "free")
+    assert code == 0
+    assert "step 60, gate free: return" in out
+    assert "the free expert acted on 100 % of steps" in out
 
 
 def test_a_strip_shows_who_acted_and_veils_what_comes():

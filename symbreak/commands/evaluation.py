@@ -12,6 +12,7 @@ def evaluate(
     episodes: int = 10,
     seed: int = 0,
     video: Path | None = None,
+    gate: str = "own",
     symmetry: str | None = None,
     env_import: tuple[str, ...] = (),
     json: bool = False,
@@ -23,6 +24,8 @@ def evaluate(
         episodes: How many.
         seed: Seed of the episodes.
         video: Also film the first episode (.mp4 or .gif), beside it which expert acts and what the gate says.
+        gate: Who chooses between two experts: the agent as it is (own), its gate by a draw at every step (drawn) or
+            decided at one half (decided); or what they do without it: equivariant, free, or a coin at every step.
         symmetry: A symmetry of your own is given again, as file.py:NAME: a run never stores what to import.
         env_import: Packages that register your environment, again.
         json: Print JSON.
@@ -38,15 +41,16 @@ def evaluate(
         check_target(video)
     task = task_of_run(config, directory, symmetry=declared(symmetry, env_import))
 
+    from symbreak.training.evaluate import chosen_by, load_trained
     from symbreak.training.evaluate import evaluate as play
-    from symbreak.training.evaluate import load_trained
 
-    trained = load_trained(directory, task)
+    trained = chosen_by(load_trained(directory, task), gate)
     result = play(trained, episodes, seed)
     if json:
-        print(json_module.dumps({"step": trained.step, **result.to_dict()}, indent=1))
+        print(json_module.dumps({"step": trained.step, "gate": gate, **result.to_dict()}, indent=1))
     else:
-        print(f"{config.method} on {config.task}, step {trained.step}: {result}")
+        choice = "" if gate == "own" else f", gate {gate}"
+        print(f"{config.method} on {config.task}, step {trained.step}{choice}: {result}")
     if video is not None:
         episode = record_episode(trained, video, seed)
         if not json:

@@ -6,7 +6,7 @@ Nothing here writes to a run's directory, so a run can be looked at while it goe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from symbreak.agents.dqn import DQN
 from symbreak.errors import EnvironmentFault, InputError, SymbreakError
+from symbreak.gates.gate import Empty, FixedGate
 from symbreak.nn.keys import Key, named_key
 from symbreak.training.build import build_agent
 from symbreak.training.drivers import make_driver
@@ -27,6 +28,7 @@ from symbreak.training.record import read_config
 from symbreak.training.settings import RunConfig, parse_parts
 
 Show = Callable[[np.ndarray], None]  # takes the picture of a step
+CHOICES = ("own", "drawn", "decided", "equivariant", "free", "coin")  # of who chooses between two experts
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,27 @@ def load_trained(directory: Path, task: Any) -> Trained:
         driver.close()
     loaded = stored_checkpoint(directory, trees, agent.symmetry.digest)
     return Trained(agent, loaded.trees["agent"], task, config, loaded.step)
+
+
+def chosen_by(trained: Trained, gate: str) -> Trained:
+    """The same experts with another choice between them, to see what the gate buys.
+
+    `drawn` draws from the gate's answer at every step, `decided` compares it with one half; `equivariant` and `free`
+    leave everything to one expert, `coin` tosses for it at every step.
+    """
+    if gate not in CHOICES:
+        raise InputError(f"gate {gate!r} is none of {', '.join(CHOICES)}")
+    if gate == "own":
+        return trained
+    if not trained.gated:
+        raise InputError(f"gate {gate!r}: {trained.config.method} has one expert, there is no choice; leave it out")
+    agent = trained.agent
+    method = replace(agent.method, routing="hard", sample_when_evaluating=gate in ("drawn", "coin"))
+    if gate in ("drawn", "decided"):
+        return replace(trained, agent=replace(agent, method=method))
+    fixed = FixedGate({"equivariant": 0.0, "free": 1.0, "coin": 0.5}[gate], agent.symmetry.action.size)
+    agent, state = replace(agent, method=method, gate=fixed), replace(trained.state, gate=Empty())
+    return replace(trained, agent=agent, state=state)
 
 
 @partial(jax.jit, static_argnums=0)
