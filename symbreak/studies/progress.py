@@ -43,6 +43,7 @@ class TimeLeft:
 
     def __init__(self) -> None:
         self._moved: dict[tuple[str, int], deque[tuple[float, int]]] = {}  # when each try got to which step
+        self._most = 0  # runs seen moving at once: tasks of a cluster may wait for a core
 
     def look(self, table: list[Progress], now: float) -> None:
         """Take note of how far runs are; to be called often."""
@@ -65,7 +66,7 @@ class TimeLeft:
         return max(0.0, pace * (_steps(entry) - step) - (now - until))
 
     def of_all(self, table: list[Progress], now: float) -> tuple[float, float]:
-        """Of the whole study: on one core, and on as many as runs are going on.
+        """Of the whole study: on one core, and on as many as have been seen at work.
 
         Where nothing is measured yet the plan's estimate counts, corrected by how wrong it is about the others.
         """
@@ -83,7 +84,9 @@ class TimeLeft:
             if entry.state == "running"
         ]
         total = waiting + sum(running)
-        return total, max([total / max(1, len(running)), *running])
+        self._most = max(self._most, len(paces))
+        cores = min(len(running), self._most or len(running))
+        return total, max([total / max(1, cores), *running])
 
     def _pace(self, entry: Progress) -> float | None:
         """Seconds per step of a run that goes on, once it has moved."""
@@ -127,12 +130,8 @@ class LiveTable:
         if now > self._printed + LINE:
             self._printed = now
             for entry in table:
-                if entry.state == "running":
-                    print(f"running: {entry.job.name}: step {_step(entry)}, {self._told(entry, now)} left", flush=True)
-
-    def _told(self, entry: Progress, now: float) -> str:
-        left = self._left.of(entry, now)
-        return "-:--:--" if left is None else _clock(left)
+                if (left := self._left.of(entry, now)) is not None:
+                    print(f"running: {entry.job.name}: step {_step(entry)}, {_clock(left)} left", flush=True)
 
     def _drawn(self, table: list[Progress], now: float) -> Table:
         counts = Counter(entry.state for entry in table)
@@ -143,8 +142,9 @@ class LiveTable:
             drawn.add_column(column)
         order = {"running": 0, "failed": 1, "waiting": 2, "finished": 3}
         for entry in sorted(table, key=lambda each: order[each.state])[:ROWS]:
-            left = self._told(entry, now) if entry.state == "running" else ""
-            drawn.add_row(entry.job.name, entry.state, _step(entry), left, str(entry.attempts))
+            left = self._left.of(entry, now)
+            told = "" if left is None else _clock(left)
+            drawn.add_row(entry.job.name, entry.state, _step(entry), told, str(entry.attempts))
         return drawn
 
 

@@ -208,8 +208,12 @@ def test_time_left_follows_the_speed_of_the_last_minutes(jobs):
     assert left.of(first, 5.0) == pytest.approx(15.0)
     assert left.of(first, 7.0) == pytest.approx(13.0)  # between two signs of life the clock goes on
     assert left.of(first, 100.0) == 0.0
-    assert left.of_all(table, 5.0) == pytest.approx((35.0, 20.0))  # the other one is taken to be as slow
-    second.state = "waiting"
+    # The other one is taken to be as slow, and to wait for the same core as long as it has not moved.
+    assert left.of_all(table, 5.0) == pytest.approx((35.0, 35.0))
+    second.step = 50
+    left.look(table, 5.0)
+    assert left.of_all(table, 5.0) == pytest.approx((30.0, 15.0))
+    second.step, second.state = 0, "waiting"
     assert left.of_all(table, 5.0) == pytest.approx((35.0, 35.0))
     first.step = 51  # much slower from here on, and the quick beginning is forgotten
     left.look(table, RECENT + 10.0)
