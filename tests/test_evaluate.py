@@ -18,7 +18,8 @@ from symbreak.agents.methods import METHODS
 from symbreak.errors import InputError
 from symbreak.tasks import get_task
 from symbreak.training.drivers import CompiledDriver
-from symbreak.training.evaluate import Episode, Evaluation, chosen_by, load_trained
+from symbreak.training.evaluate import Episode, Evaluation, chosen_by, evaluate, load_trained
+from symbreak.training.guarded import GuardedEnvironment
 from symbreak.training.video import EQUIVARIANT, FREE, HEIGHT, PANEL, frames
 
 TINY = ("--set", "agent.width=8", "agent.batch=8", "agent.learning_starts=20")
@@ -163,6 +164,35 @@ def test_the_experts_of_an_agent_can_be_asked_without_its_gate(grid_run, monkeyp
     assert code == 0
     assert "step 60, gate free: return" in out
     assert "the free expert acted on 100 % of steps" in out
+
+
+def test_a_share_of_moves_can_be_random(grid_run, monkeypatch, capsys):
+    trained = load_trained(grid_run, get_task("grid-20"))
+
+    class Leftwards(type(trained)):
+        def act(self, observation, key):
+            return np.asarray(1, np.int32), 0.0, 0.0
+
+    made, step = [], GuardedEnvironment.step
+
+    def watched(self, action, number):
+        made.append(int(action))
+        return step(self, action, number)
+
+    monkeypatch.setattr(GuardedEnvironment, "step", watched)
+    always_left = Leftwards(**vars(trained))
+    for share in (0.0, 0.4, 1.0):
+        made.clear()
+        returns = evaluate(always_left, 20, random=share).returns
+        counts = np.bincount(made, minlength=4) / len(made)
+        np.testing.assert_allclose(counts, share / 4 + (1 - share) * np.array([0, 1, 0, 0]), atol=0.06)
+    assert evaluate(always_left, 4, random=1.0).returns == returns[:4]
+    assert evaluate(always_left, 4, seed=1, random=1.0).returns != returns[:4]
+    with pytest.raises(InputError, match="no share of random moves"):
+        evaluate(trained, random=1.5)
+    code, out, _ = run(monkeypatch, capsys, "evaluate", grid_run, "--episodes", 2, "--random", 0.25)
+    assert code == 0
+    assert "step 60, 0.25 of moves random: return" in out
 
 
 def test_a_strip_shows_who_acted_and_veils_what_comes():

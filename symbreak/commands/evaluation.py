@@ -13,6 +13,7 @@ def evaluate(
     seed: int = 0,
     video: Path | None = None,
     gate: str = "own",
+    random: float = 0.0,
     symmetry: str | None = None,
     env_import: tuple[str, ...] = (),
     json: bool = False,
@@ -26,6 +27,7 @@ def evaluate(
         video: Also film the first episode (.mp4 or .gif), beside it which expert acts and what the gate says.
         gate: Who chooses between two experts: the agent as it is (own), its gate by a draw at every step (drawn) or
             decided at one half (decided); or what they do without it: equivariant, free, or a coin at every step.
+        random: Share of moves that are made at random instead: an agent that gets stuck does better with a few.
         symmetry: A symmetry of your own is given again, as file.py:NAME: a run never stores what to import.
         env_import: Packages that register your environment, again.
         json: Print JSON.
@@ -45,11 +47,12 @@ def evaluate(
     from symbreak.training.evaluate import evaluate as play
 
     trained = chosen_by(load_trained(directory, task), gate)
-    result = play(trained, episodes, seed)
+    result = play(trained, episodes, seed, random)
     if json:
-        print(json_module.dumps({"step": trained.step, "gate": gate, **result.to_dict()}, indent=1))
+        print(json_module.dumps({"step": trained.step, "gate": gate, "random": random, **result.to_dict()}, indent=1))
     else:
         choice = "" if gate == "own" else f", gate {gate}"
+        choice += f", {random:.3g} of moves random" if random else ""
         print(f"{config.method} on {config.task}, step {trained.step}{choice}: {result}")
     if video is not None:
         episode = record_episode(trained, video, seed)

@@ -20,6 +20,7 @@ from symbreak.agents.dqn import DQN
 from symbreak.errors import EnvironmentFault, InputError, SymbreakError
 from symbreak.gates.gate import Empty, FixedGate
 from symbreak.nn.keys import Key, named_key
+from symbreak.symmetry.layout import Symmetry
 from symbreak.training.build import build_agent
 from symbreak.training.drivers import make_driver
 from symbreak.training.exchange import stored_checkpoint
@@ -180,14 +181,16 @@ def _standard_error(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def evaluate(trained: Trained, episodes: int = 10, seed: int = 0) -> Evaluation:
-    """Greedy episodes; equal seeds give equal episodes."""
+def evaluate(trained: Trained, episodes: int = 10, seed: int = 0, random: float = 0.0) -> Evaluation:
+    """Greedy episodes, but for a share of `random` moves; equal seeds give equal episodes."""
     if episodes < 1:
         raise InputError(f"{episodes} episodes cannot be played; use 1 or more")
+    if not 0 <= random <= 1:
+        raise InputError(f"{random} is no share of random moves; use a number between 0 and 1")
     environment = trained.task.make(trained.config.symmetry)
     try:
         guarded = GuardedEnvironment(environment, trained.agent.symmetry.observation, "evaluation step")
-        return Evaluation(tuple(_play(trained, guarded, seed, n) for n in range(episodes)), trained.gated)
+        return Evaluation(tuple(_play(trained, guarded, seed, n, random) for n in range(episodes)), trained.gated)
     finally:
         environment.close()
 
@@ -218,17 +221,22 @@ def show_episode(trained: Trained, seed: int, show: Show) -> tuple[Episode, floa
     environment = _drawn(trained)
     try:
         guarded = GuardedEnvironment(environment, trained.agent.symmetry.observation, "evaluation step")
-        episode = _play(trained, guarded, seed, 0, lambda: show(_picture(environment)))
+        episode = _play(trained, guarded, seed, 0, look=lambda: show(_picture(environment)))
         return episode, float(environment.metadata.get("render_fps", 30))
     finally:
         environment.close()
 
 
 def _play(
-    trained: Trained, environment: GuardedEnvironment, seed: int, number: int, look: Callable[[], None] | None = None
+    trained: Trained,
+    environment: GuardedEnvironment,
+    seed: int,
+    number: int,
+    random: float = 0.0,
+    look: Callable[[], None] | None = None,
 ) -> Episode:
     reset_seed = int(np.random.SeedSequence([seed, 2, number]).generate_state(1)[0])
-    key = named_key(jax.random.key(seed), "played", number)
+    key, rng = named_key(jax.random.key(seed), "played", number), np.random.default_rng([seed, 3, number])
     observation, info, done = environment.reset(reset_seed, 0), {}, False
     rewards, gates, probabilities = [], [], []
     allowed = steps_allowed(environment.environment)
@@ -236,6 +244,8 @@ def _play(
         if look is not None:
             look()
         action, gate, probability = trained.act(observation, jax.random.fold_in(key, len(rewards)))
+        if rng.random() < random:
+            action = _random_like(action, trained.agent.symmetry, rng)
         observation, reward, terminated, truncated, info = environment.step(action, len(rewards) + 1)
         done = terminated or truncated
         rewards.append(float(reward))
@@ -245,6 +255,12 @@ def _play(
             require_an_end(len(rewards), allowed)
     success = float(info["is_success"]) if "is_success" in info else None
     return Episode(tuple(rewards), tuple(gates), tuple(probabilities), success)
+
+
+def _random_like(action: np.ndarray, symmetry: Symmetry, rng: np.random.Generator) -> np.ndarray:
+    if symmetry.discrete:
+        return np.asarray(rng.integers(symmetry.action.size), action.dtype)
+    return rng.uniform(-1.0, 1.0, action.shape).astype(action.dtype)
 
 
 def _drawn(trained: Trained) -> gym.Env:
