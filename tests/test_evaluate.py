@@ -18,7 +18,7 @@ from symbreak.agents.methods import METHODS
 from symbreak.errors import InputError
 from symbreak.tasks import get_task
 from symbreak.training.drivers import CompiledDriver
-from symbreak.training.evaluate import Episode, Evaluation, chosen_by, evaluate, load_trained
+from symbreak.training.evaluate import CHOICES, Episode, Evaluation, chosen_by, evaluate, load_trained
 from symbreak.training.guarded import GuardedEnvironment
 from symbreak.training.video import EQUIVARIANT, FREE, HEIGHT, PANEL, frames
 
@@ -164,6 +164,9 @@ def test_the_experts_of_an_agent_can_be_asked_without_its_gate(grid_run, monkeyp
     assert code == 0
     assert "step 60, gate free: return" in out
     assert "the free expert acted on 100 % of steps" in out
+    code, _, err = run(monkeypatch, capsys, "evaluate", "nowhere", "--gate", "fre")  # before it looks for the run
+    assert code == 2
+    assert all(repr(word) in err for word in CHOICES)
 
 
 def test_a_share_of_moves_can_be_random(grid_run, monkeypatch, capsys):

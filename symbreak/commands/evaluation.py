@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from symbreak.commands.arguments import RunDirectory, declared
 
@@ -12,7 +13,7 @@ def evaluate(
     episodes: int = 10,
     seed: int = 0,
     video: Path | None = None,
-    gate: str = "own",
+    gate: Literal["own", "drawn", "decided", "equivariant", "free", "coin"] = "own",
     random: float = 0.0,
     symmetry: str | None = None,
     env_import: tuple[str, ...] = (),
