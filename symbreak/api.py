@@ -176,7 +176,10 @@ class Agent:
         run.config, run.schedule, run.finished = self.config, Schedule(self.config, end), False
 
     def predict(self, observation: Any, deterministic: bool = True) -> tuple[Any, None]:
-        """Actions, as the environment takes them, for one observation or a batch; the second value is always None."""
+        """Actions, as the environment takes them, for one observation or a batch; the second value is always None.
+
+        Under the published preset the gate is drawn anew in every call, as it is at every step of an evaluation.
+        """
         import jax
 
         from symbreak.nn.keys import named_key
@@ -195,7 +198,7 @@ class Agent:
             raise InputError(f"{where} is {observation[place]}; give finite numbers")
         batch = np.atleast_2d(observation)
         key = named_key(jax.random.key(self.config.seed), "predict")
-        if not deterministic:
+        if not deterministic or run.agent.method.sample_when_evaluating:
             self._predicted += 1
             key = jax.random.fold_in(key, self._predicted)
         step = np.int32(max(run.step, run.agent.config.learning_starts))
@@ -210,9 +213,11 @@ class Agent:
         agent = self._run.agent
 
         def act(state: Any, observations: Any, step: Any, key: Any) -> Any:
-            if deterministic:
+            if deterministic and not agent.method.sample_when_evaluating:
                 return jax.vmap(lambda row: agent.exploit(state, row, key)[0])(observations)
             keys = jax.random.split(key, len(observations))
+            if deterministic:
+                return jax.vmap(lambda row, k: agent.exploit(state, row, k)[0])(observations, keys)
             return jax.vmap(lambda row, k: agent.explore(state, row, step, k))(observations, keys)
 
         if deterministic not in self._acting:

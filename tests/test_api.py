@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import gymnasium as gym
 import jax
@@ -15,6 +16,7 @@ import pytest
 import symbreak
 from symbreak.errors import EnvironmentFault, InputError
 from symbreak.symmetry import Layout, Symmetry, Z
+from symbreak.training.evaluate import greedy_policy
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.run import Run, RunConfig
 
@@ -99,6 +101,22 @@ def test_an_agent_learns_predicts_and_is_evaluated(learned):
     assert result.returns == learned.evaluate(episodes=3, seed=1).returns
     assert result.returns != learned.evaluate(episodes=3, seed=2).returns
     assert "return" in str(result)
+
+
+def test_a_gate_that_is_drawn_in_evaluations_is_drawn_in_predictions_too():
+    agent = symbreak.SAC(Point, PUSHED, method="partial-fixed", **{**TINY, "width": 16}).learn(30)
+    run, here = agent._run, np.array([0.5, -0.2])
+    assert len({agent.predict(here)[0].item() for _ in range(9)}) == 1  # a control: nothing is drawn
+    drawn = replace(run.agent.method, routing="hard", sample_when_evaluating=True)
+    run.agent = replace(run.agent, method=drawn)
+    agent._acting.clear()
+    calls = [agent.predict(here)[0].item() for _ in range(40)]
+    rows = agent.predict(np.tile(here, (40, 1)))[0][:, 0]
+    assert len(set(calls)) == 2  # one expert or the other
+    assert 8 <= calls.count(calls[0]) <= 32  # as a coin falls but for one time in 10,000
+    assert len({round(row, 4) for row in rows.tolist()}) == 2
+    policy = greedy_policy(agent.trained)
+    assert len({round(policy(here).item(), 4) for _ in range(40)}) == 2
 
 
 def test_an_episode_that_never_ends_is_a_fault_of_the_environment(learned, monkeypatch):

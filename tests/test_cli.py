@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from symbreak import cli
 from symbreak.commands.arguments import again
 from symbreak.training.directory import lock_run_directory
+from symbreak.training.grid_record import write_grid_record
 from symbreak.training.record import resume_command
 from symbreak.training.settings import RunConfig
 
@@ -207,6 +209,34 @@ def test_theory_prints_one_object_per_layout_and_draws(monkeypatch, capsys, tmp_
     assert all(names <= set(row) for row in rows)
     assert {"exact", "oracle-minority", "oracle-strict"} <= set(rows[0]["ceiling"])
     assert (tmp_path / "error-propagation.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_moves_of_an_agent_are_judged_in_the_world_that_it_was_trained_in(monkeypatch, capsys, tmp_path):
+    from symbreak.tasks import get_task
+    from symbreak.theory import TabularMDP, policy_iteration
+
+    world = get_task("grid-10").jax_env()
+    best = policy_iteration(TabularMDP.from_tables(world.tabular(), 0.99)).values.argmax(axis=1)
+    floor, pairs = world.floor(), np.zeros((world.cells**2, 4), bool)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(json.dumps(RunConfig("grid-10", "exact", steps=100).to_json()))
+    write_grid_record(
+        tmp_path / "run",
+        size=world.size,
+        blocked=floor.blocked,
+        penalty=np.zeros_like(floor.blocked),
+        minority=pairs,
+        strict=pairs,
+        greedy=best,
+    )
+    drawing = ("--run", str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    code, out, _ = run(monkeypatch, capsys, "theory", "grid-10", *drawing)
+    assert code == 0
+    assert "0 of the 214 moves drawn are not optimal" in out  # the best moves are the best where they were learned
+    code, _, err = run(monkeypatch, capsys, "theory", "grid-10-slip", *drawing)
+    assert code == 2
+    assert "was trained on grid-10; name that task" in err
 
 
 def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):

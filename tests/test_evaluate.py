@@ -18,8 +18,9 @@ from symbreak.agents.methods import METHODS
 from symbreak.errors import InputError
 from symbreak.tasks import get_task
 from symbreak.training.drivers import CompiledDriver
-from symbreak.training.evaluate import CHOICES, Episode, Evaluation, chosen_by, evaluate, load_trained
+from symbreak.training.evaluate import CHOICES, Episode, Evaluation, chosen_by, evaluate, load_trained, played_seed
 from symbreak.training.guarded import GuardedEnvironment
+from symbreak.training.seats import reset_seed
 from symbreak.training.video import EQUIVARIANT, FREE, HEIGHT, PANEL, frames
 
 TINY = ("--set", "agent.width=8", "agent.batch=8", "agent.learning_starts=20")
@@ -167,6 +168,13 @@ def test_the_experts_of_an_agent_can_be_asked_without_its_gate(grid_run, monkeyp
     code, _, err = run(monkeypatch, capsys, "evaluate", "nowhere", "--gate", "fre")  # before it looks for the run
     assert code == 2
     assert all(repr(word) in err for word in CHOICES)
+
+
+def test_no_played_episode_begins_as_one_of_the_training_did():
+    trained = {reset_seed(seed, number) for seed in range(3) for number in range(2_000)}
+    played = {played_seed(seed, number) for seed in range(3) for number in range(100)}
+    assert len(played) == 300
+    assert not trained & played
 
 
 def test_a_share_of_moves_can_be_random(grid_run, monkeypatch, capsys):

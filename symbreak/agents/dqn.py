@@ -74,12 +74,15 @@ class DQN:
         """ε-greedy on the gated values."""
         chance_key, action_key, gate_key = jax.random.split(key, 3)
         greedy, _ = self._greedy(state, observation, gate_key, sample=True)
-        random = jax.random.randint(action_key, (), 0, self.symmetry.action.size)
         progress = jnp.clip(step / self.config.exploration_steps, 0, 1)
         epsilon = self.config.exploration_start + progress * (
             self.config.exploration_end - self.config.exploration_start
         )
-        return jnp.where(jax.random.uniform(chance_key) < epsilon, random, greedy)
+        return jnp.where(jax.random.uniform(chance_key) < epsilon, self.random(action_key), greedy)
+
+    def random(self, key: Key) -> Int[Array, ""]:
+        """One of the actions, each as likely as another."""
+        return jax.random.randint(key, (), 0, self.symmetry.action.size)
 
     def exploit(self, state: DQNState, observation: Array, key: Key) -> tuple[Int[Array, ""], Float[Array, ""]]:
         """The greedy action, and the gate that its value came through."""

@@ -113,9 +113,12 @@ class SAC:
         policies = tuple(learner.model for learner in state.policies)
         distribution, _ = self._policy(policies, state.gate, observation, gate_key, sample=True)
         action, _ = distribution.sample(action_key)
+        return jnp.where(step < self.config.learning_starts, self.random(random_key), action)
+
+    def random(self, key: Key) -> Float[Array, " action"]:
+        """Uniform among the actions that a policy can take."""
         radial = radial_blocks(self.symmetry.action) if self.config.radial else ()
-        random = random_action(self.symmetry.action.size, radial, random_key)
-        return jnp.where(step < self.config.learning_starts, random, action)
+        return random_action(self.symmetry.action.size, radial, key)
 
     def exploit(self, state: SACState, observation: Array, key: Key) -> tuple[Array, Float[Array, ""]]:
         """The mode of the selected policy, and the gate that selected it."""

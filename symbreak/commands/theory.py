@@ -23,7 +23,8 @@ def theory(
         task: A grid-world.
         gamma: Discount factor.
         out: Also write the table and the figure into this directory.
-        run: Draw the greedy moves of this run's agent instead of the optimal policy of the group average.
+        run: Draw the greedy moves of this run's agent instead of the optimal policy of the group average, in the world
+            that it was trained in: the task with its own slip. Without a run the figure always has slip.
         json: Print JSON, one object per layout.
     """
     import json as json_module
@@ -51,10 +52,10 @@ def theory(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "theory.json").write_text(text + "\n")
-        slippery = chosen.jax_env(slip=world.slip or 0.35)
+        drawn = world if run is not None else chosen.jax_env(slip=world.slip or 0.35)
         policy = None if run is None else _greedy_moves(run, world)
-        draw_propagation(
-            slippery.tabular(),
+        shown = draw_propagation(
+            drawn.tabular(),
             world.floor().blocked,
             out / "error-propagation.png",
             policy=policy,
@@ -62,6 +63,8 @@ def theory(
             policy_name="invariant policy" if run is None else f"agent of {run.name}",
         )
         if not json:
+            moves = int(shown.live.sum())
+            print(f"{int(shown.suboptimal.sum())} of the {moves} moves drawn are not optimal")
             print(f"written: {out / 'theory.json'}, {out / 'error-propagation.png'}")
     return 0
 
@@ -69,9 +72,11 @@ def theory(
 def _greedy_moves(run: Path, world: Any) -> Any:
     """A trained agent's action in every state, from the map that its run wrote."""
     from symbreak.errors import InputError
+    from symbreak.tasks import get_task
     from symbreak.training.grid_record import read_grid_record
+    from symbreak.training.record import read_config
 
-    record = read_grid_record(run / "grid.json")
-    if record.size != world.size or set(record.blocked) != set(world.floor().blocked.ravel().nonzero()[0].tolist()):
-        raise InputError(f"the run in {run} was trained on another floor; name the task that it was trained on")
-    return record.greedy.astype(int).ravel()
+    task = get_task(read_config(run).task)
+    if task.jax_env is None or task.jax_env() != world:
+        raise InputError(f"the run in {run} was trained on {task.name}; name that task: symbreak theory {task.name}")
+    return read_grid_record(run / "grid.json").greedy.astype(int).ravel()

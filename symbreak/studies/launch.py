@@ -1,6 +1,7 @@
 """Runs of a study, side by side, each in a process pinned to a core of its own.
 
-    DIR/records/SETTING/METHOD/seed-N/   config.json, metrics.jsonl, status.json, record.json: small, to be kept
+    DIR/records/SETTING/METHOD/seed-N/   config.json, metrics.jsonl, status.json, record.json: small, to be kept;
+                                         also grid.json where a figure is drawn from it
     DIR/runs/SETTING/METHOD/seed-N/      the run itself with checkpoints and replay, to be thrown away
 
 A finished run is known by its record, whose digest of the configuration must be the job's; it is never made again, on
@@ -31,6 +32,7 @@ from symbreak.training.settings import RunConfig
 
 ATTEMPTS = 3
 KEPT = ("config.json", "metrics.jsonl", "status.json")
+MAP = "grid.json"  # kept of a setting whose figure is drawn from it
 WORKER = "symbreak.studies.worker"
 
 
@@ -95,7 +97,9 @@ def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
         facts = _facts(path.parent)
         if facts.get("state") == "finished" and path.parents[4] != out and _is_of(path.parent, facts):
             records.setdefault(str(facts.get("digest")), path.parent)
-    return {job.name: records[job.digest] for job in jobs if not recorded(out, job) and job.digest in records}
+    wanted = {job.name: records[job.digest] for job in jobs if not recorded(out, job) and job.digest in records}
+    maps = {job.name for job in jobs if job.keeps_map}
+    return {name: record for name, record in wanted.items() if name not in maps or (record / MAP).exists()}
 
 
 def _is_of(record: Path, facts: dict[str, Any]) -> bool:
@@ -113,8 +117,9 @@ def take_over(out: Path, jobs: Sequence[Job]) -> int:
         target = out / "records" / name
         with storage_faults(f"copy {source} to {target}"):
             target.mkdir(parents=True, exist_ok=True)
-            for kept in (*KEPT, "record.json"):  # with the last one the record counts
-                shutil.copyfile(source / kept, target / kept)
+            for kept in (*KEPT, MAP, "record.json"):  # with the last one the record counts
+                if kept != MAP or (source / kept).exists():
+                    shutil.copyfile(source / kept, target / kept)
     return len(found)
 
 
@@ -126,7 +131,7 @@ def write_record(out: Path, job: Job, state: str, attempts: int, reason: str = "
     source, target = run_directory(out, job), record_directory(out, job)
     with storage_faults(f"write the record {target}"):
         target.mkdir(parents=True, exist_ok=True)
-        for name in KEPT:
+        for name in (*KEPT, MAP) if job.keeps_map else KEPT:
             if (source / name).exists():
                 shutil.copyfile(source / name, target / name)
         facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}

@@ -31,6 +31,7 @@ class Setting:
     agent: dict[str, Any] = field(default_factory=dict)
     label: str = ""  # tells settings of one task apart
     evaluations: int = 20
+    keeps_map: bool = False  # of what the agent does in every state: a figure is drawn from it
 
     @property
     def name(self) -> str:
@@ -73,6 +74,13 @@ STUDIES: dict[str, Study] = {
         tuple(Setting(f"grid-{count}", 100_000, preset="paper") for count in (20, 40)),
         ("partial",),
         3,
+    ),
+    "propagation": Study(
+        "the moves of an equivariant agent in a broken world; `symbreak theory grid-20-slip --run RECORD` draws them",
+        (Setting("grid-20-slip", 100_000, keeps_map=True),),
+        ("exact",),
+        1,
+        scored=False,
     ),
     "predictor-steps": Study(
         "gate quality and return against predictor steps per environment step",
@@ -148,6 +156,7 @@ class Job:
 
     setting: str
     config: RunConfig
+    keeps_map: bool = False
 
     @property
     def name(self) -> str:
@@ -216,5 +225,5 @@ def plan(
                     agent=setting.agent,
                     gate=setting.gate,
                 )
-                jobs.append(Job(setting.name, config))
+                jobs.append(Job(setting.name, config, setting.keeps_map))
     return jobs

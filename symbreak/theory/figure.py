@@ -41,6 +41,7 @@ class Propagation:
     blocked: CellMask
     image_blocked: CellMask  # cells whose image under the turn is an obstacle
     policy: NDArray[np.int64]
+    live: CellMask  # where it acts: on every free cell but the goal
     suboptimal: CellMask  # where the policy's action is worse than the best one
 
 
@@ -92,6 +93,7 @@ def propagation(
         blocked=walls,
         image_blocked=walls[turn],
         policy=chosen,
+        live=live,
         suboptimal=live & (loss > TIE),
     )
 

@@ -5,6 +5,7 @@ Nothing here writes to a run's directory, so a run can be looked at while it goe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,6 @@ from symbreak.agents.dqn import DQN
 from symbreak.errors import EnvironmentFault, InputError, SymbreakError
 from symbreak.gates.gate import Empty, FixedGate
 from symbreak.nn.keys import Key, named_key
-from symbreak.symmetry.layout import Symmetry
 from symbreak.training.build import build_agent
 from symbreak.training.drivers import make_driver
 from symbreak.training.exchange import stored_checkpoint
@@ -200,10 +200,13 @@ def greedy_policy(trained: Trained) -> Callable[[np.ndarray], Any]:
     environment = trained.task.make(trained.config.symmetry)
     space = environment.action_space
     environment.close()
-    key = jax.random.key(0)  # one and the same, so that the policy is a function
+    key, calls = jax.random.key(0), itertools.count()
 
     def policy(observation: np.ndarray) -> Any:
-        return in_bounds(space, trained.act(np.asarray(observation, np.float32), key)[0])
+        # A gate that is drawn is drawn anew every time; otherwise the policy is a function.
+        drawn = trained.agent.method.sample_when_evaluating
+        step_key = jax.random.fold_in(key, next(calls)) if drawn else key
+        return in_bounds(space, trained.act(np.asarray(observation, np.float32), step_key)[0])
 
     return policy
 
@@ -235,17 +238,17 @@ def _play(
     random: float = 0.0,
     look: Callable[[], None] | None = None,
 ) -> Episode:
-    reset_seed = int(np.random.SeedSequence([seed, 2, number]).generate_state(1)[0])
     key, rng = named_key(jax.random.key(seed), "played", number), np.random.default_rng([seed, 3, number])
-    observation, info, done = environment.reset(reset_seed, 0), {}, False
+    observation, info, done = environment.reset(played_seed(seed, number), 0), {}, False
     rewards, gates, probabilities = [], [], []
     allowed = steps_allowed(environment.environment)
     while not done:
         if look is not None:
             look()
-        action, gate, probability = trained.act(observation, jax.random.fold_in(key, len(rewards)))
+        step_key = jax.random.fold_in(key, len(rewards))
+        action, gate, probability = trained.act(observation, step_key)
         if rng.random() < random:
-            action = _random_like(action, trained.agent.symmetry, rng)
+            action = np.asarray(_random(trained.agent, named_key(step_key, "random")))
         observation, reward, terminated, truncated, info = environment.step(action, len(rewards) + 1)
         done = terminated or truncated
         rewards.append(float(reward))
@@ -257,10 +260,14 @@ def _play(
     return Episode(tuple(rewards), tuple(gates), tuple(probabilities), success)
 
 
-def _random_like(action: np.ndarray, symmetry: Symmetry, rng: np.random.Generator) -> np.ndarray:
-    if symmetry.discrete:
-        return np.asarray(rng.integers(symmetry.action.size), action.dtype)
-    return rng.uniform(-1.0, 1.0, action.shape).astype(action.dtype)
+def played_seed(seed: int, number: int) -> int:
+    """Of the `number`-th episode. A spawned sequence, since [seed, 2, 0] is [seed, 2]: an episode of the training."""
+    return int(np.random.SeedSequence(seed, spawn_key=(2, number)).generate_state(1)[0])
+
+
+@partial(jax.jit, static_argnums=0)
+def _random(agent: Any, key: Key) -> Any:
+    return agent.random(key)
 
 
 def _drawn(trained: Trained) -> gym.Env:

@@ -70,12 +70,11 @@ class GateJudge:
         }
 
     def judge(self, gate: Any, gate_state: Any) -> dict[str, float]:
-        """The metrics `gate/auroc_minority`, `gate/auroc_strict`, `gate/precision`, …"""
+        """The metrics `gate/auroc_minority`, `gate/precision`, … and, against the other oracle, `…_strict`."""
         truth = self._truth
         agent, goal = np.divmod(truth["states"], self.world.cells)
         observation = jnp.asarray(self.world.observe(agent, goal), jnp.float32)
         score = np.asarray(_all_gates(gate, gate_state, observation), np.float64).ravel()
-        precision, recall = precision_recall(score, truth["minority"])
         both = np.ptp(score) > 0 and np.ptp(truth["breaking"]) > 0
         images = truth["strict"] & ~truth["minority"]
         means = {"minority": truth["minority"], "images": images, "symmetric": ~truth["strict"]}
@@ -83,12 +82,20 @@ class GateJudge:
             "gate/mean": float(score.mean()),
             "gate/auroc_minority": auroc(score, truth["minority"]),
             "gate/auroc_strict": auroc(score, truth["strict"]),
-            "gate/precision": precision,
-            "gate/recall": recall,
-            "gate/calibration_error": calibration_error(score, truth["minority"]),
+            **_decisions(score, truth["minority"], ""),
+            **_decisions(score, truth["strict"], "_strict"),
             "gate/spearman": rank_correlation(score, truth["breaking"]) if both else float("nan"),
             **{f"gate/mean_{name}": float(score[mask].mean()) for name, mask in means.items() if mask.any()},
         }
+
+
+def _decisions(score: np.ndarray, truth: np.ndarray, suffix: str) -> dict[str, float]:
+    precision, recall = precision_recall(score, truth)
+    return {
+        f"gate/precision{suffix}": precision,
+        f"gate/recall{suffix}": recall,
+        f"gate/calibration_error{suffix}": calibration_error(score, truth),
+    }
 
 
 @jax.jit(static_argnums=0)

@@ -89,6 +89,9 @@ def test_random_actions_are_uniform_in_the_ball_or_in_the_box(radial):
     state, keys = agent.init(jax.random.key(1)), jax.random.split(jax.random.key(0), 20_000)
     first = jax.jit(jax.vmap(lambda key: agent.explore(state, jnp.zeros(6), jnp.int32(0), key)))
     actions = np.asarray(first(keys))
+    if radial:
+        alone = np.asarray(jax.vmap(agent.random)(keys[:500]))
+        assert np.linalg.norm(alone[:, [0, 2, 3]], axis=1).max() <= 1
     grip, move = actions[:, 1], actions[:, [0, 2, 3]]
     radius = np.linalg.norm(move, axis=1)
     assert kstest(grip, "uniform", (-1, 2)).pvalue > 1e-3

@@ -82,6 +82,26 @@ def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys, monkeypatc
     assert take_over(mine, [elsewhere]) == 0
 
 
+def test_the_map_of_a_run_is_kept_where_a_figure_is_drawn_from_it(tmp_path, jobs, monkeypatch):
+    monkeypatch.setattr("symbreak.studies.launch.fingerprint", lambda directory: "0123")
+    plain, mapped = jobs[0], replace(jobs[0], keeps_map=True)
+    assert [job.keeps_map for job in plan("propagation")] == [True]
+    without, out, third = tmp_path / "without", tmp_path / "mapped", tmp_path / "third"
+    for place, job in ((without, plain), (out, mapped)):
+        run_directory(place, job).mkdir(parents=True)
+        (run_directory(place, job) / "config.json").write_text(json.dumps(job.config.to_json()))
+        for name in ("metrics.jsonl", "status.json", "grid.json"):
+            (run_directory(place, job) / name).write_text(name)
+    write_record(without, plain, "finished", 1)
+    assert not (record_directory(without, plain) / "grid.json").exists()
+    assert take_over(third, [mapped]) == 0  # that record lacks what this one is for
+    write_record(out, mapped, "finished", 1)
+    assert (record_directory(out, mapped) / "grid.json").read_text() == "grid.json"
+    shutil.rmtree(without)
+    assert take_over(third, [mapped]) == 1
+    assert (record_directory(third, mapped) / "grid.json").read_text() == "grid.json"
+
+
 def test_a_begun_run_of_another_configuration_is_neither_continued_nor_recorded(tmp_path, jobs):
     (job, _), run = jobs, run_directory(tmp_path, jobs[0])
     run.mkdir(parents=True)

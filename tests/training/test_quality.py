@@ -83,6 +83,12 @@ def test_a_gate_is_judged_by_the_truth():
     assert found["strict"]["gate/auroc_strict"] == 1
     assert found["strict"]["gate/recall"] == 1
     assert found["strict"]["gate/precision"] < 1
+    assert found["strict"]["gate/calibration_error"] > 0
+    strictly = [found["strict"][f"gate/{name}_strict"] for name in ("precision", "recall", "calibration_error")]
+    assert strictly == [1, 1, 0]
+    assert right["gate/precision_strict"] == 1
+    assert right["gate/recall_strict"] < 1
+    assert right["gate/calibration_error_strict"] > 0
     assert right["gate/spearman"] > 0 > found["wrong"]["gate/spearman"]
     assert found["wrong"]["gate/auroc_minority"] == found["wrong"]["gate/recall"] == 0
     assert found["half"]["gate/auroc_minority"] == 0.5
