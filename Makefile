@@ -96,6 +96,8 @@ results: setup  ## check the committed results, and draw their figures and table
 	$(BIN)/symbreak report results --verify -o build/results.html --into README.md docs/reproduction.md
 	$(BIN)/symbreak report results/grid-obstacles -o build/grid-obstacles.html --figures docs/figures/results
 	$(BIN)/symbreak report $(addprefix results/,grid-reward grid-slip manipulation locomotion) -o build/others.html --figures docs/figures/results/others
+	$(BIN)/symbreak theory grid-20-slip --run results/propagation/records/grid-20-slip/exact/seed-0 --out build/theory
+	cp build/theory/error-propagation.png docs/figures/error-propagation.png
 
 docs: setup  ## the pages of docs/ as HTML in build/docs
 	$(BIN)/mkdocs build --quiet

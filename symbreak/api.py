@@ -233,15 +233,16 @@ class Agent:
             environment.close()
         return in_bounds(self._space, actions)
 
-    def evaluate(self, episodes: int = 10, seed: int = 0, gate: str = "own") -> Any:
+    def evaluate(self, episodes: int = 10, seed: int = 0, gate: str = "own", random: float = 0.0) -> Any:
         """Greedy episodes on a new environment: print the answer, or read `mean_return`, `success`, `gate_use`.
 
         `gate` may leave the choice between the experts to somebody else, to see what the gate buys: its answer `drawn`
-        at every step or `decided` at one half, the `equivariant` or the `free` expert alone, a `coin`.
+        at every step or `decided` at one half, the `equivariant` or the `free` expert alone, a `coin`. A share of
+        `random` moves shows whether the agent gets stuck.
         """
         from symbreak.training.evaluate import chosen_by, evaluate
 
-        return evaluate(chosen_by(self.trained, gate), episodes, seed)
+        return evaluate(chosen_by(self.trained, gate), episodes, seed, random)
 
     @property
     def trained(self) -> Any:

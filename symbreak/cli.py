@@ -45,7 +45,7 @@ def verify(directory: RunDirectory) -> int:
     """
     from symbreak.errors import StorageFault
     from symbreak.training.inspection import verify as inspect
-    from symbreak.training.record import resume_again
+    from symbreak.training.record import no_checkpoint
 
     verdict = inspect(directory)
     for status in verdict.checkpoints:
@@ -53,7 +53,7 @@ def verify(directory: RunDirectory) -> int:
     if verdict.metrics is not None:
         raise StorageFault(verdict.metrics)
     if not verdict.checkpoints:
-        raise StorageFault(f"{directory} has no checkpoint yet; let the run save one: {resume_again(directory)}")
+        raise no_checkpoint(directory)
     if not verdict.good:
         count = len(verdict.checkpoints)
         raise StorageFault(f"{directory} has no good checkpoint ({count} found); restore it or start a new run")

@@ -300,8 +300,11 @@ MISTAKES = {
     "film": (("evaluate", "RUN", "--video", "film.avi"), ".mp4 or .gif"),
     "audit of a grid along a run": (("audit", "grid-20", "--run", "RUN"), "leave --run out"),
     "audit along another run": (("audit", "hopper", "--run", "RUN"), "is about grid-20, not hopper"),
-    "wandb": (("train", "grid-20", "--wandb"), "pip install 'symbreak[wandb]'"),
+    "wandb": (("train", "grid-20", "--wandb"), "pip install '.[wandb]'"),
     "episodes": (("evaluate", "RUN", "--episodes", "0"), "use 1 or more"),
+    "seed": (("evaluate", "RUN", "--seed", "-1"), "seed -1 is negative; use 0 or more"),
+    "no run to draw": (("theory", "grid-20", "--run", "nowhere", "--out", "figures"), "holds no run"),
+    "seed of an audit": (("audit", "swimmer", "--seed", "-1"), "seed -1 is negative; use 0 or more"),
 }
 
 

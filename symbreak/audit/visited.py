@@ -58,6 +58,8 @@ class VisitedStates(Evidence):
     def __init__(self, simulator: Simulator, states: int, seed: int, policy: Policy | None = None) -> None:
         if states < 1:
             raise InputError(f"states={states}: audit at least one state")
+        if seed < 0:
+            raise InputError(f"seed {seed} is negative; use 0 or more")
         self.simulator = simulator
         self.situations = _visit(simulator, states, seed, policy)
         self.pairs = states

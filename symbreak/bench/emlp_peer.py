@@ -28,7 +28,7 @@ def emlp_block() -> tuple[Callable[[Any, Any], Any], Any, int]:
             block = peer.EMLPBlock(hidden, hidden)
     except ImportError as problem:
         raise InputError(
-            f"the emlp package is not installed ({problem}); install the dev extra: pip install symbreak[dev]"
+            f"the emlp package is not installed ({problem}); in symbreak's directory: pip install '.[dev]'"
         ) from problem
     variables = block.vars()
 

@@ -10,7 +10,7 @@ from symbreak.bench.worker import Contender
 from symbreak.tasks import get_task
 
 MODULES = {"sb3": "stable_baselines3", "sbx": "sbx"}
-MISSING = "SB3 and SBX are not installed and are left out; install the baselines extra: pip install symbreak[baselines]"
+MISSING = "SB3 and SBX are not installed and are left out; `make bench` installs them"
 
 
 def installed() -> bool:

@@ -56,7 +56,7 @@ def evaluate(
         choice += f", {random:.3g} of moves random" if random else ""
         print(f"{config.method} on {config.task}, step {trained.step}{choice}: {result}")
     if video is not None:
-        episode = record_episode(trained, video, seed)
+        episode = record_episode(trained, video, seed, random)
         if not json:
             print(f"film of an episode of {len(episode.rewards)} steps, return {episode.total:.3f}: {video}")
     return 0

@@ -11,6 +11,7 @@ from symbreak.commands.arguments import TaskName
 def theory(
     task: TaskName = "grid-20",
     gamma: float = 0.99,
+    layouts: int = 1,
     out: Path | None = None,
     run: Path | None = None,
     json: bool = False,
@@ -22,16 +23,17 @@ def theory(
     Args:
         task: A grid-world.
         gamma: Discount factor.
+        layouts: Means over so many floors; the first is the task's own.
         out: Also write the table and the figure into this directory.
         run: Draw the greedy moves of this run's agent instead of the optimal policy of the group average, in the world
             that it was trained in: the task with its own slip. Without a run the figure always has slip.
-        json: Print JSON, one object per layout.
+        json: Print JSON, one object per number of obstacles.
     """
     import json as json_module
 
     from symbreak.errors import InputError
     from symbreak.tasks import get_task
-    from symbreak.theory import as_table, summarise
+    from symbreak.theory import as_table, mean_of, summarise
     from symbreak.theory.figure import draw_propagation
 
     chosen = get_task(task)
@@ -39,12 +41,20 @@ def theory(
         raise InputError(f"theory needs a grid-world, {task} is none; try grid-20")
     if run is not None and out is None:
         raise InputError(f"the moves of {run} are drawn into the figure; also say where to: --out DIR")
+    if layouts < 1:
+        raise InputError(f"{layouts} layouts cannot be computed; use 1 or more")
     world = chosen.jax_env()
+    policy, policy_name = (None, "invariant policy") if run is None else _greedy_moves(run, world)
     counts = sorted({0, 10, 20, 30, 40, world.obstacles})
     variant = task.partition("-")[2].partition("-")[2]
     names = [f"grid-{count}" + (f"-{variant}" if variant else "") for count in counts]
     rows = [
-        summarise(chosen.jax_env(obstacles=count).tabular(), gamma, layout=name)
+        mean_of(
+            [
+                summarise(chosen.jax_env(obstacles=count, layout_seed=layout).tabular(), gamma, layout=name)
+                for layout in range(layouts if count else 1)  # there is one empty floor
+            ]
+        )
         for count, name in zip(counts, names, strict=True)
     ]
     text = json_module.dumps(rows, indent=1)
@@ -53,14 +63,13 @@ def theory(
         out.mkdir(parents=True, exist_ok=True)
         (out / "theory.json").write_text(text + "\n")
         drawn = world if run is not None else chosen.jax_env(slip=world.slip or 0.35)
-        policy = None if run is None else _greedy_moves(run, world)
         shown = draw_propagation(
             drawn.tabular(),
             world.floor().blocked,
             out / "error-propagation.png",
             policy=policy,
             gamma=gamma,
-            policy_name="invariant policy" if run is None else f"agent of {run.name}",
+            policy_name=policy_name,
         )
         if not json:
             moves = int(shown.live.sum())
@@ -69,14 +78,15 @@ def theory(
     return 0
 
 
-def _greedy_moves(run: Path, world: Any) -> Any:
-    """A trained agent's action in every state, from the map that its run wrote."""
+def _greedy_moves(run: Path, world: Any) -> tuple[Any, str]:
+    """A trained agent's action in every state, from the map that its run wrote, and what to call the agent."""
     from symbreak.errors import InputError
     from symbreak.tasks import get_task
     from symbreak.training.grid_record import read_grid_record
     from symbreak.training.record import read_config
 
-    task = get_task(read_config(run).task)
+    config = read_config(run)
+    task = get_task(config.task)
     if task.jax_env is None or task.jax_env() != world:
         raise InputError(f"the run in {run} was trained on {task.name}; name that task: symbreak theory {task.name}")
-    return read_grid_record(run / "grid.json").greedy.astype(int).ravel()
+    return read_grid_record(run / "grid.json").greedy.astype(int).ravel(), f"{config.method} agent"

@@ -112,10 +112,12 @@ def resume(
         from symbreak.training.record import is_finished, read_config, read_status
         from symbreak.training.run import Run
 
+        config = read_config(directory)
         if is_finished(directory):
             print(f"{directory} holds a finished run of {read_status(directory)['step']} steps; nothing to do")
+            print("(from Python it can go on: symbreak.load(DIRECTORY).learn(MORE_STEPS).save(ANOTHER))")
             return 0
-        task = task_of_run(read_config(directory), directory, symmetry=declared(symmetry, env_import))
+        task = task_of_run(config, directory, symmetry=declared(symmetry, env_import))
         flags = again(symmetry, env_import)
         return _finish(lambda: Run.open(directory, task=task, watch=watch), directory, quiet, watch, flags, wandb)
 
@@ -146,6 +148,9 @@ def _finish(make: Callable[[], Any], directory: Path, quiet: bool, watch: Any, f
             print(f"warning: nothing is learned before step {starts}: more --steps, or --set agent.learning_starts=N")
         if run.agent.gate.unchecked and not quiet:
             print(f"note: {_blind_spots(run.agent.gate)}")
+        if run.config.gate and not hasattr(run.agent.gate, "config") and not quiet:
+            named = ", ".join(f"gate.{name}" for name in run.config.gate)
+            print(f"note: {run.config.method} learns no gate; {named} changes nothing")
         title = f"{run.config.method} on {run.config.task}"
         learns_at = run.agent.config.learning_starts
         with Progress(run.schedule.end, title, quiet, done=run.step, learns_at=learns_at) as progress:

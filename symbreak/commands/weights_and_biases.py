@@ -26,7 +26,7 @@ def rows_to_wandb(directory: Path) -> Iterator[Send]:
         import wandb
     except ImportError:
         raise InputError(
-            "--wandb needs the package wandb; pip install 'symbreak[wandb]', or leave --wandb out"
+            "--wandb needs the package wandb; in symbreak's directory: pip install '.[wandb]'; or leave --wandb out"
         ) from None
     service: Any = wandb
     board: Any = None

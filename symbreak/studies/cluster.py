@@ -34,7 +34,7 @@ def run_on_ray(
         import ray
         from ray.exceptions import RayError
     except ModuleNotFoundError:
-        raise InputError("studies on a cluster need Ray; pip install 'symbreak[ray]'") from None
+        raise InputError("studies on a cluster need Ray; in symbreak's directory: pip install '.[ray]'") from None
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, configure_logging=False)

@@ -177,6 +177,7 @@ def _describe(task: Task) -> dict[str, Any]:
         "description": task.description,
         **{kind: _space(space) for kind, space in spaces.items()},
         "horizon": task.horizon,
+        "training steps": task.training_steps,
         "symmetries": {name: f"{s.group} on {s.observation.size} numbers" for name, s in acting.items()},
         "algorithm": task.algorithm,
     }

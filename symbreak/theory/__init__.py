@@ -44,7 +44,7 @@ from symbreak.theory.solve import (
     soft_policy_iteration,
     value_iteration,
 )
-from symbreak.theory.summary import as_table, summarise
+from symbreak.theory.summary import as_table, mean_of, summarise
 
 __all__ = [
     "Ceiling",
@@ -71,6 +71,7 @@ __all__ = [
     "group_average",
     "has_tie",
     "invariance_error",
+    "mean_of",
     "member_weights",
     "minority_gate",
     "mixture",

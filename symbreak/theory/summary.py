@@ -81,6 +81,18 @@ def _sides(name: str, claims: Sequence[Inequality]) -> dict[str, float]:
     }
 
 
+def mean_of(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The means of what several summaries say, under the name of the first."""
+    means: dict[str, Any] = {}
+    for name, first in summaries[0].items():
+        values = [one[name] for one in summaries]
+        if isinstance(first, Mapping):
+            means[name] = mean_of(values)
+        else:
+            means[name] = first if isinstance(first, str | int) else float(np.mean(values))
+    return means
+
+
 def as_table(summaries: Sequence[Mapping[str, Any]]) -> str:
     """The summaries side by side as plain text, one column per layout."""
     lines = [("", [str(one["layout"]) for one in summaries])]

@@ -185,6 +185,8 @@ def evaluate(trained: Trained, episodes: int = 10, seed: int = 0, random: float 
     """Greedy episodes, but for a share of `random` moves; equal seeds give equal episodes."""
     if episodes < 1:
         raise InputError(f"{episodes} episodes cannot be played; use 1 or more")
+    if seed < 0:
+        raise InputError(f"seed {seed} is negative; use 0 or more")
     if not 0 <= random <= 1:
         raise InputError(f"{random} is no share of random moves; use a number between 0 and 1")
     environment = trained.task.make(trained.config.symmetry)
@@ -219,12 +221,12 @@ def in_bounds(space: gym.Space, actions: np.ndarray) -> np.ndarray:
     return actions.astype(np.int64)
 
 
-def show_episode(trained: Trained, seed: int, show: Show) -> tuple[Episode, float]:
+def show_episode(trained: Trained, seed: int, show: Show, random: float = 0.0) -> tuple[Episode, float]:
     """The first episode of that seed, with the picture before every step; also how many pictures make a second."""
     environment = _drawn(trained)
     try:
         guarded = GuardedEnvironment(environment, trained.agent.symmetry.observation, "evaluation step")
-        episode = _play(trained, guarded, seed, 0, look=lambda: show(_picture(environment)))
+        episode = _play(trained, guarded, seed, 0, random, look=lambda: show(_picture(environment)))
         return episode, float(environment.metadata.get("render_fps", 30))
     finally:
         environment.close()

@@ -26,10 +26,10 @@ from symbreak.training.record import (
     PARTS,
     Record,
     is_finished,
+    no_checkpoint,
     read_config,
     refuse_existing,
     require_prefix,
-    resume_again,
 )
 from symbreak.training.run import Run
 from symbreak.training.segments import restore_replay
@@ -129,7 +129,7 @@ def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> An
     checkpoints = Checkpoints(directory / "checkpoints", directory / "replay")
     loaded = checkpoints.load(trees) if checkpoints.directory.is_dir() else None
     if loaded is None:
-        raise StorageFault(f"{directory} has no checkpoint yet; let the run save one: {resume_again(directory)}")
+        raise no_checkpoint(directory)
     if loaded.meta.get("symmetry") != digest:
         raise StorageFault(f"{loaded.path} was saved under another symmetry; give the one the run was started with")
     return loaded

@@ -11,7 +11,7 @@ from symbreak.training.arrays import as_bytes, describe
 from symbreak.training.checkpoint import Checkpoints, CheckpointStatus, Loaded
 from symbreak.training.files import read_file
 from symbreak.training.meta import Meta
-from symbreak.training.record import MOST_METRICS, read_config, require_prefix
+from symbreak.training.record import MOST_METRICS, no_checkpoint, read_config, read_status, require_prefix
 from symbreak.training.segments import COLUMNS, read_segment
 from symbreak.training.strict_json import to_json
 
@@ -56,7 +56,7 @@ def fingerprint(directory: Path) -> str:
     checkpoints = _checkpoints(directory)
     loaded = checkpoints.load(None) if checkpoints.directory.is_dir() else None
     if loaded is None:
-        raise StorageFault(f"{directory} has no checkpoint yet, so there is nothing to compare; resume the run first")
+        raise no_checkpoint(directory)
     meta = _require_metrics(directory, loaded)
     digest = hashlib.sha256()
     for name, array in sorted(loaded.trees.items()):
@@ -82,7 +82,12 @@ def _replay_digests(directory: Path, loaded: Loaded, capacity: int) -> dict[str,
 
 def _require_metrics(directory: Path, loaded: Loaded) -> Meta:
     meta, path = Meta.parse(loaded.meta, str(loaded.path)), directory / "metrics.jsonl"
-    require_prefix(read_file(path, MOST_METRICS), meta.metrics, path)
+    rows = read_file(path, MOST_METRICS)
+    require_prefix(rows, meta.metrics, path)
+    status = read_status(directory)
+    ended = status.get("state") == "finished" and status.get("step") == loaded.step
+    if ended and len(rows) > meta.metrics.size:
+        raise StorageFault(f"{path} goes on after the end of the run; restore it")
     return meta
 
 

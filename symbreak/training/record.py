@@ -44,6 +44,14 @@ def resume_again(directory: Path, given: str = "") -> str:
     return resume_command(directory) + (given or " --symmetry file.py:NAME" if own else "")
 
 
+def no_checkpoint(directory: Path) -> StorageFault:
+    """What to say of a run without any."""
+    if is_finished(directory):
+        said = "is a finished run whose checkpoints are not here (a study's records keep none); train it again"
+        return StorageFault(f"{directory} {said}, with another --out")
+    return StorageFault(f"{directory} has no checkpoint yet; let the run save one: {resume_again(directory)}")
+
+
 def read_config(directory: Path) -> RunConfig:
     path = directory / "config.json"
     try:

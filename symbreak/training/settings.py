@@ -18,6 +18,10 @@ AT_LEAST_ONE = {
     "environments",
     *("predictor_width", "predictor_steps", "predictor_every", "gate_every", "every", "few"),
 }
+ELSEWHERE = {  # what other libraries call them
+    **{"learning_rate": "rate", "lr": "rate", "gamma": "discount", "tau": "polyak"},
+    **{"batch_size": "batch", "buffer_size": "capacity", "kappa": "threshold"},
+}
 POSITIVE = {"rate", "predictor_rate", "environment_timeout", "first_temperature"}
 
 
@@ -72,10 +76,12 @@ def parse_parts(config: RunConfig, algorithm: str) -> tuple[dict[str, Any], dict
     from symbreak.gates.config import GateConfig
 
     kind = DQNConfig if algorithm == "dqn" else SACConfig
-    return (
-        parse_some(kind, config.agent, f"agent settings of {algorithm.upper()}"),
-        parse_some(GateConfig, config.gate, "gate settings"),
-    )
+    agent = parse_some(kind, config.agent, f"agent settings of {algorithm.upper()}")
+    gate = parse_some(GateConfig, config.gate, "gate settings")
+    rule = config.gate.get("threshold")
+    if isinstance(rule, Mapping) and "kind" not in rule:  # the preset's rule may be another one
+        raise InputError("gate settings: threshold names no rule; add its kind, such as gate.threshold.kind=sigma")
+    return agent, gate
 
 
 def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -89,7 +95,8 @@ def parse_some(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, An
     checked = {}
     for name, value in values.items():
         if name not in known:
-            nearest = get_close_matches(str(name), known, n=1, cutoff=0.3)
+            usual = [ours for ours in known if ours == ELSEWHERE.get(str(name))]
+            nearest = usual or get_close_matches(str(name), known, n=1, cutoff=0.5)
             hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
             raise InputError(f"{where}: there is no {str(name)[:80]!r}; {hint}")
         if name in AT_LEAST_ONE and isinstance(value, int) and value < 1:
@@ -119,6 +126,8 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
             return parse(hint, value, where)  # pyright: ignore[reportArgumentType]
         if isinstance(value, hint):  # pyright: ignore[reportArgumentType]
             return value
+        name, parts = where.rpartition(" ")[2], [entry.name for entry in fields(hint)]
+        raise InputError(f"{where} is {str(value)[:80]!r}; it has parts: {', '.join(f'{name}.{p}' for p in parts)}")
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(value)
     elif origin is dict and isinstance(value, Mapping):
@@ -137,7 +146,7 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`agent.width=64 gate.warmup=0` as settings of agent and gate; values are JSON, or text."""
+    """`agent.width=64 gate.threshold.kind=sigma` as settings of agent and gate; values are JSON, or text."""
     import json
 
     parts: dict[str, dict[str, Any]] = {"agent": {}, "gate": {}}
@@ -147,7 +156,14 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
         if part not in parts or not key or not equals:
             raise InputError(f"--set {text[:80]!r} is not agent.NAME=VALUE or gate.NAME=VALUE")
         try:
-            parts[part][key] = json.loads(value)
+            found = json.loads(value)
         except ValueError:
-            parts[part][key] = value
+            found = value
+        key, dot, inner = key.partition(".")
+        if not dot:
+            parts[part][key] = found
+        elif isinstance(group := parts[part].setdefault(key, {}), dict):
+            group[inner] = found
+        else:
+            raise InputError(f"--set {text[:80]!r}: {part}.{key} is {group!r} already")
     return parts

@@ -34,11 +34,11 @@ def check_target(path: Path) -> None:
             raise InputError(f"--video {path}: .mp4 needs imageio-ffmpeg; pip install it, or write a .gif") from None
 
 
-def record_episode(trained: Trained, path: Path, seed: int = 0) -> Episode:
-    """Play one greedy episode and write its film."""
+def record_episode(trained: Trained, path: Path, seed: int = 0, random: float = 0.0) -> Episode:
+    """Play one greedy episode, but for a share of `random` moves, and write its film."""
     check_target(path)
     pictures: list[np.ndarray] = []
-    episode, fps = show_episode(trained, seed, lambda picture: pictures.append(_scaled(picture)))
+    episode, fps = show_episode(trained, seed, lambda picture: pictures.append(_scaled(picture)), random)
     title = f"{trained.config.method} on {trained.config.task}, step {trained.step:,}"
     _write(path, list(frames(pictures, episode, title, trained.gated)), fps)
     return episode

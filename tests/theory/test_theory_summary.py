@@ -7,7 +7,7 @@ import pytest
 
 from symbreak.errors import InputError
 from symbreak.tasks.gridworld import GridWorld
-from symbreak.theory import as_table, summarise
+from symbreak.theory import as_table, mean_of, summarise
 from symbreak.theory.figure import draw_propagation, propagation
 
 
@@ -32,6 +32,16 @@ def test_without_obstacles_everything_is_zero_or_optimal(summaries):
         assert empty[name] == pytest.approx(0.0, abs=1e-9)
     for reached in (empty["equivariant_return"], *(one["return"] for one in empty["ceiling"].values())):
         assert reached == pytest.approx(empty["optimal_return"], abs=1e-12)
+
+
+def test_the_mean_of_summaries_is_that_of_every_number(summaries):
+    empty, crowded = summaries[0], summaries[8]
+    mean = mean_of([crowded, empty, empty])
+    assert (mean["layout"], mean["horizon"], mean["gamma"]) == ("grid-8", 100, pytest.approx(0.95))
+    assert mean["broken_share"] == pytest.approx(crowded["broken_share"] / 3)
+    exact = [one["ceiling"]["exact"]["return"] for one in (crowded, empty, empty)]
+    assert mean["ceiling"]["exact"]["return"] == pytest.approx(sum(exact) / 3)
+    assert mean_of([crowded]) == crowded
 
 
 def test_with_obstacles_gaps_stay_below_bounds_and_only_the_strict_gate_closes_them(summaries):

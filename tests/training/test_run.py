@@ -254,6 +254,20 @@ def test_a_finished_run_is_left_as_it_is(grid_run):
     assert before == after
 
 
+def test_rows_after_the_end_of_a_run_and_lost_checkpoints_are_noticed(grid_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(grid_run, copy)
+    assert verify(copy).metrics is None
+    with (copy / "metrics.jsonl").open("a") as rows:
+        rows.write('{"step": 2000, "eval/return": 99.0}\n')
+    assert "goes on after the end of the run" in str(verify(copy).metrics)
+    with pytest.raises(StorageFault, match="goes on after the end"):
+        fingerprint(copy)
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(StorageFault, match="a finished run whose checkpoints are not here"):
+        fingerprint(copy)
+
+
 def test_a_changed_configuration_is_refused(point_run, tmp_path):
     run = Run.create(POINT, tmp_path / "run", task=point_task())
     run.advance(120)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
+from symbreak.agents.methods import METHODS
 from symbreak.errors import InputError
 from symbreak.gates.threshold import ThresholdRule
+from symbreak.tasks import get_task
+from symbreak.training.build import build_agent
 from symbreak.training.settings import RunConfig, parse_assignments, parse_config, parse_parts
 
 GOOD = {"task": "grid-20", "method": "partial", "steps": 100, "agent": {"width": 16}, "gate": {"warmup": 5}}
@@ -45,7 +53,9 @@ def test_a_bad_configuration_is_refused_by_name(change, named):
     [
         ("agent", {"widht": 3}, "did you mean 'width'"),
         ("agent", {"batchsize": 3}, "did you mean 'batch'"),
-        ("agent", {"learning_rate": 3}, "did you mean 'learning_starts'"),
+        ("agent", {"learning_rate": 3}, "did you mean 'rate'"),
+        ("agent", {"gamma": 0.9}, "did you mean 'discount'"),
+        ("agent", {"methd": "exact"}, "known are batch, width"),
         ("agent", {"width": 0}, "use 1 or more"),
         ("agent", {"rate": -1.0}, "more than 0"),
         ("agent", {"rate": "high"}, "type float"),
@@ -54,7 +64,8 @@ def test_a_bad_configuration_is_refused_by_name(change, named):
         ("gate", {"standardise": 1}, "type bool"),
         ("gate", {"threshold": {"kind": "sgma"}}, "did you mean 'sigma'"),
         ("gate", {"threshold": {"levl": 0.5}}, "did you mean 'level'"),
-        ("gate", {"threshold": 0.5}, "type ThresholdRule"),
+        ("gate", {"threshold": 0.5}, "it has parts: threshold.kind, threshold.deviations"),
+        ("gate", {"threshold": {"deviations": 1.5}}, "gate.threshold.kind=sigma"),
     ],
 )
 def test_a_bad_setting_of_agent_or_gate_is_refused_by_name(part, change, named):
@@ -73,6 +84,30 @@ def test_good_settings_come_back_as_they_went():
 def test_settings_on_the_command_line():
     parts = parse_assignments(["agent.width=64", "gate.encoding=raw", 'gate.threshold={"kind": "sigma"}'])
     assert parts == {"agent": {"width": 64}, "gate": {"encoding": "raw", "threshold": {"kind": "sigma"}}}
+    dotted = parse_assignments(["gate.threshold.kind=sigma", "gate.threshold.deviations=-0.5"])
+    assert dotted["gate"] == {"threshold": {"kind": "sigma", "deviations": -0.5}}
+    rule = parse_parts(parse_config({**GOOD, **dotted}), "dqn")[1]["threshold"]
+    assert (rule.kind, rule.deviations) == ("sigma", -0.5)
+    with pytest.raises(InputError, match=r"gate\.threshold is 'sigma' already"):
+        parse_assignments(["gate.threshold=sigma", "gate.threshold.level=0.5"])
     for wrong in ("width=64", "agents.width=64", "agent.width", "agent.=3"):
         with pytest.raises(InputError, match=r"agent\.NAME=VALUE"):
             parse_assignments([wrong])
+
+
+def test_the_page_of_methods_lists_every_setting_with_what_it_is():
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
+    rows = {name: values for name, *values in re.findall(r"\| `((?:agent|gate)\.[\w.]+)`" + 4 * r" \| (\S+)", page)}
+    kinds = [(task, preset) for task in ("grid-20", "hopper") for preset in ("default", "paper")]
+    listed = set()
+    for column, (task, preset) in enumerate(kinds):
+        agent = build_agent(get_task(task), "partial", preset=preset)
+        gate = agent.gate.config
+        for part, values in {"agent": agent.config, "gate": gate, "gate.threshold": gate.threshold}.items():
+            for entry in fields(values):
+                if (name := f"{part}.{entry.name}") != "gate.threshold":
+                    listed.add(name)
+                    shown = json.dumps(getattr(values, entry.name)).strip('"')
+                    assert (name, task, preset, rows[name][column]) == (name, task, preset, shown)
+    assert listed == set(rows)
+    assert all(f"`{name}`" in page for name in METHODS)
