@@ -52,6 +52,8 @@ class TimeLeft:
                 moved = self._moved.setdefault((entry.job.name, entry.attempts), deque([(now, entry.step)]))
                 if entry.step < moved[-1][1]:  # it went back to a checkpoint
                     moved.clear()
+                if len(moved) == 1 and entry.step == moved[0][1] + 1:  # the first step is mostly compiling
+                    moved.clear()
                 if not moved or entry.step > moved[-1][1]:
                     moved.append((now, entry.step))
                 while len(moved) > 2 and moved[1][0] < now - RECENT:

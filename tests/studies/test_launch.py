@@ -248,8 +248,16 @@ def test_time_left_follows_the_speed_of_the_last_minutes(jobs):
     first.step = 60
     left.look(table, RECENT + 42.0)
     assert left.of(first, RECENT + 42.0) == pytest.approx(14.0)
+    first.attempts, first.step = 3, 40
+    left.look(table, RECENT + 50.0)
+    first.step = 41  # after it has compiled
+    left.look(table, RECENT + 90.0)
+    assert left.of(first, RECENT + 90.0) is None
+    first.step = 51
+    left.look(table, RECENT + 91.0)
+    assert left.of(first, RECENT + 91.0) == pytest.approx(14.9)
     first.state = second.state = "finished"
-    assert left.of_all(table, RECENT + 50.0) == (0.0, 0.0)
+    assert left.of_all(table, RECENT + 95.0) == (0.0, 0.0)
 
 
 def test_without_a_terminal_a_line_now_and_then_tells_how_far_runs_are(jobs, capsys, monkeypatch):
