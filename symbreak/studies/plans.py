@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from symbreak.agents.methods import PAPER_METHODS
+from symbreak.agents.methods import PAPER_METHODS, get_method
 from symbreak.errors import InputError
 from symbreak.training.settings import RunConfig
 
-# Seconds per environment step and core, for estimates only: measured roughly, methods differ by a factor of three.
+# Seconds per environment step and core with a learned gate, for estimates only; without one it takes half of that.
 SECONDS_PER_STEP = {"grid": 0.005, "hopper": 0.015, "swimmer": 0.015, "ant": 0.015, "fetch": 0.02, "ur5e": 0.015}
 PUBLISHED_GRID = 0.085  # there the published recipe takes forty gradient steps of predictors in every step
 
@@ -174,6 +174,8 @@ class Job:
         rate = next((s for part, s in SECONDS_PER_STEP.items() if task.startswith(part)), 0.02)
         if self.config.preset == "paper" and task.startswith("grid"):
             rate = PUBLISHED_GRID
+        elif get_method(self.config.method).gate != "learned":
+            rate /= 2
         return (self.config.steps or 0) * rate / 3600
 
 
@@ -200,8 +202,6 @@ def plan(
     for name in settings:
         if name not in known:
             raise InputError(f"study {study!r} has no setting {name!r}: it has {', '.join(sorted(known))}")
-    from symbreak.agents.methods import get_method
-
     for method in methods:
         get_method(method)  # refuses an unknown name
     if seeds is not None and seeds < 1:

@@ -58,3 +58,15 @@ def test_the_digest_covers_what_determines_a_run():
     (other,) = plan("grid-obstacles", seeds=1, steps=11, methods=["exact"], settings=["grid-20"])
     assert job.name == other.name
     assert job.digest != other.digest
+
+
+def test_a_run_with_a_gate_is_taken_to_last_twice_as_long_and_the_published_recipe_longer():
+    hours = {
+        (job.config.method, job.config.preset): job.hours
+        for name in ("grid-obstacles", "grid-paper")
+        for job in plan(name, seeds=1, settings=["grid-20"])
+    }
+    plain, gated = hours["exact", "default"], hours["partial", "default"]
+    assert hours["vanilla", "default"] == plain > 0
+    assert gated == pytest.approx(2 * plain)
+    assert hours["partial", "paper"] > 10 * gated
