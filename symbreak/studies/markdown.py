@@ -48,10 +48,14 @@ def sections_of(summary: dict[str, Any]) -> dict[str, str]:
         for other in MEASURED_AGAINST:
             gaps = {name: _gaps(methods, other, figure) for name, methods in settings.items()}
             differences += _table(f"{title}, less that of `{other}`:", gaps)
-    rest = [f"| study | | | return at the end | area | area less that of `{REFERENCE}` |", "|---|---|---|---|---|---|"]
+    rest = [f"| study | | | return at the end | less that of `{REFERENCE}` | area | less that of `{REFERENCE}` |"]
+    rest.append("|---|---|---|---|---|---|---|")
     for study, setting, name, row in variants:
-        gap = _gaps(summary[study][setting], REFERENCE, "auc").get(name, "–")
-        rest.append(f"| {study} | {setting} | `{name}` | {_cell(row, 'final')} | {_cell(row, 'auc')} | {gap} |")
+        cells = [
+            f"{_cell(row, figure)} | {_gaps(summary[study][setting], REFERENCE, figure).get(name, '–')}"
+            for figure in ("final", "auc")
+        ]
+        rest.append(f"| {study} | {setting} | `{name}` | {' | '.join(cells)} |")
     lines = {"results": results, "differences": differences, "variants": [*rest, ""]}
     return {section: "\n".join(text) for section, text in lines.items()}
 
