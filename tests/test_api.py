@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import symbreak
-from symbreak.errors import EnvironmentFault, InputError
+from symbreak.errors import EnvironmentFault, InputError, StorageFault
 from symbreak.symmetry import Layout, Symmetry, Z
 from symbreak.training.evaluate import greedy_policy
 from symbreak.training.inspection import fingerprint, verify
@@ -155,7 +157,7 @@ def test_it_is_the_run_of_the_command_line(learned, tmp_path):
     assert fingerprint(tmp_path / "python") != fingerprint(tmp_path / "third")
 
 
-def test_learning_goes_on_and_budgets_stay(tmp_path):
+def test_learning_goes_on_and_budgets_stay(tmp_path, monkeypatch):
     agent = small(seed=1)
     agent.learn(60)
     assert agent.trained.agent.config.capacity == 60  # from the budget
@@ -193,6 +195,20 @@ def test_learning_goes_on_and_budgets_stay(tmp_path):
     assert (tmp_path / "run" / "pictures").is_dir()
     assert json.loads((tmp_path / "run" / "status.json").read_text())["step"] == 120
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    # A disk that fails in the last moment leaves the run that was there.
+    rename = os.rename
+
+    def failing(source, target):
+        if ".saving-" in str(source):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", failing)
+        with pytest.raises(StorageFault):
+            loaded.save(tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert (tmp_path / "run" / "notes.md").read_text() == "kept"
     with pytest.raises(InputError, match="already holds a finished run"):
         small(budget=60).learn(25).save(tmp_path / "run")
     (tmp_path / "thesis").mkdir()

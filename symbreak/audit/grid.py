@@ -17,6 +17,11 @@ from symbreak.symmetry import Element, Group
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.tasks.gridworld_gym import GridWorldEnv
 
+# A wrapper of another kind, also a user's, may change anything.
+UNCHANGING = {
+    *(gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker),
+    *(gym.wrappers.RecordEpisodeStatistics, gym.wrappers.HumanRendering, gym.wrappers.RenderCollection),
+}
 RESOLUTION = 1e4  # observations that agree when multiplied by this and rounded are the same place
 
 
@@ -38,10 +43,9 @@ class GridPairs(Evidence):
 
     @staticmethod
     def of(env: gym.Env) -> GridPairs | None:
-        """The pairs of a grid-world environment; None where it is another one or its view is changed by a wrapper."""
-        changing = (gym.ObservationWrapper, gym.ActionWrapper, gym.RewardWrapper)
-        bare = env.unwrapped
-        if isinstance(bare, GridWorldEnv) and not any(isinstance(layer, changing) for layer in layers(env)):
+        """The pairs of a grid-world environment; None where it is another one, or a wrapper may change it."""
+        *wrappers, bare = layers(env)
+        if type(bare) is GridWorldEnv and all(type(wrapper) in UNCHANGING for wrapper in wrappers):
             return GridPairs(bare.world)
         return None
 

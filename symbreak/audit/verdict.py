@@ -136,7 +136,8 @@ def judge(
     reachable = float(comparison.reachable.mean())
     everything = [*findings.values(), reward, termination]
     exact = reachable == 1.0 and action_bounds_invariant and all(finding.is_exact for finding in everything)
-    if exact and control <= TELLING:
+    hidden = [name for name, finding in findings.items() if finding.is_hidden]
+    if exact and control <= TELLING and not hidden and not reward.is_hidden and not termination.is_hidden:
         return EXACT, ()
     reasons = []
     opposed = [name for name, finding in findings.items() if finding.opposed]
@@ -154,6 +155,8 @@ def judge(
     elif slip and not reasons and mending.changes and not mending.centres and mending.factor >= TURNS_THE_TABLE:
         reasons.append(f"a small change removes most of the error ({changes})")
     if exact and not reasons:
+        if control <= TELLING and hidden:
+            return UNDECIDED, (f"{', '.join(hidden)}: numbers so large that rounding hides what a step changes",)
         itself = f"up to {percent(control)} of a step's change"
         return UNDECIDED, (f"nothing differs by more than the environment does from itself, {itself}",)
     return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
@@ -164,10 +167,10 @@ def _holds_in_places(comparison: Comparison, mending: Mending) -> bool:
 
     A slip is wrong nearly wherever they move; a declaration that holds in places has another symmetry besides.
     """
-    if not np.any([errors.broken for errors in comparison.fields.values()]):
-        return False
     names = [name for change in mending.changes for name in change.fields]
     moved = [errors.moved for name, errors in comparison.fields.items() if name in names and errors.moved is not None]
+    if not np.any([errors.broken for errors in comparison.fields.values()]) and not np.any(moved):
+        return False  # such as a goal that was forgotten: rewards alone can tell, and may be rare
     told = comparison.made.any(axis=1)
     if moved:
         told &= np.any(moved, axis=0).any(axis=1)

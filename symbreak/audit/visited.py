@@ -19,7 +19,6 @@ from symbreak.errors import InputError, NumericFault
 Policy = Callable[[np.ndarray], Any]
 KEEP = 0.25  # share of a rollout's states that are audited, so that they differ from one another
 LONGEST_ROLLOUT = 200
-CONTROLS = 20  # states on which the identity is tried
 REPEATED = 1e-6  # share of a step's change up to which two steps from one state are the same
 ASTRAY = 0.1  # share of a step's change by which setting a state may miss it on average
 
@@ -44,6 +43,8 @@ class _Differences:
     missed: np.ndarray  # the same, where its image under the identity was set
     largest: np.ndarray  # of the last, as it is
     reward: float  # the largest, relative to the spread of rewards
+    reward_noise: float  # the same between two steps from one state
+    ends: bool  # whether two steps from one state end an episode alike
 
     @property
     def repeats(self) -> bool:
@@ -66,7 +67,8 @@ class VisitedStates(Evidence):
         self._shown = self.situations[0].observation.size  # how many numbers an observation has
         self.how = simulator.how
         found = self._require_return()
-        self._repeats, self._reward_floor = found.repeats, found.reward
+        self._repeats, self._reward_floor, self._ends = found.repeats, found.reward, found.ends
+        self._rewards_repeat = found.repeats and found.reward_noise <= REPEATED
         self.allowance = "ten times" if self._repeats else "twice"
         self._floor = np.maximum(found.largest, self._rounding)
         self.control = max(float((found.largest / self._sizes).max()), found.reward)
@@ -106,8 +108,9 @@ class VisitedStates(Evidence):
                 termination[i, j] = outcome.terminated != first.terminated
         return Comparison(
             fields={name: self._errors(wanted, change, index) for name, index in acting.fields.items()},
-            reward=Errors(reward, tolerance=self._above(self._reward_floor)),
-            termination=Errors(termination),
+            reward=Errors(reward, tolerance=self._above(self._reward_floor, self._rewards_repeat)),
+            # Where the same step now ends an episode and now does not, no difference means anything.
+            termination=Errors(termination) if self._ends else Errors(termination, tolerance=1.0),
             reachable=reachable,
             hindrances=hindrances,
         )
@@ -122,7 +125,7 @@ class VisitedStates(Evidence):
         agreement = 1.0 - missed**2 / np.where(both > 0.0, both, 1.0)
         agreement = np.where(missed <= TOLERANCE * size, 1.0, agreement)
         floor = float(np.linalg.norm(self._floor[index])) / size
-        return Errors(missed / size, agreement, self._above(floor), both > (TOLERANCE * size) ** 2)
+        return Errors(missed / size, agreement, self._above(floor, self._repeats), both > (TOLERANCE * size) ** 2)
 
     def _image_actions(self, acting: Acting, element: int, situations: list[Situation]) -> list[Any]:
         images = acting.act(element, np.array([situation.action for situation in situations]))
@@ -163,25 +166,27 @@ class VisitedStates(Evidence):
         Zero up to rounding, where states are set exactly and nothing is drawn at random.
         """
         shape = len(situations), self._shown
-        twice, astray, returned, reward = np.zeros(shape), np.zeros(shape), np.zeros(shape), 0.0
+        twice, astray, returned = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        reward, reward_noise, ends = 0.0, 0.0, True
         for i, situation in enumerate(situations):
             first = situation.outcome
             self.simulator.place(situation.state)
-            twice[i] = self.simulator.step(situation.action).observation - first.observation
+            second = self.simulator.step(situation.action)
+            twice[i] = second.observation - first.observation
+            reward_noise = max(reward_noise, abs(second.reward - first.reward) / self._spread)
             astray[i] = situation.met.observation - first.observation
             self.simulator.place(self._itself(situation))
             again = self.simulator.step(situation.action)
             returned[i] = again.observation - first.observation
             reward = max(reward, abs(again.reward - first.reward) / self._spread)
+            ends &= first.terminated == second.terminated == again.terminated
         beyond = (np.maximum(np.abs(off) - 4.0 * self._rounding, 0.0) for off in (twice, astray, returned))
         noise, missing, missed = (off.mean(axis=0) / self._sizes for off in beyond)
-        return _Differences(noise, missing, missed, np.abs(returned).max(axis=0), reward)
+        return _Differences(noise, missing, missed, np.abs(returned).max(axis=0), reward, reward_noise, ends)
 
     def _require_return(self) -> _Differences:
         """What steps differ by without a transformation. Setting states must lead to where they were."""
-        found = self._set_again(self.situations[:CONTROLS])
-        if not found.repeats or max(found.astray.max(), found.missed.max()) > ASTRAY:
-            found = self._set_again(self.situations)  # what is rare, or random, is looked for everywhere
+        found = self._set_again(self.situations)
         if found.repeats and found.astray.max() > ASTRAY:
             raise InputError(
                 f"a step from a state that was set differs by {_told(found.astray)} from the step taken when it was "
@@ -204,9 +209,9 @@ class VisitedStates(Evidence):
             )
         return image
 
-    def _above(self, floor: float) -> float:
+    def _above(self, floor: float, repeats: bool) -> float:
         """The tolerance for errors whose control is `floor`: well above rounding, or just above all noise seen."""
-        return max(TOLERANCE, (10.0 if self._repeats else 2.0) * floor)
+        return max(TOLERANCE, (10.0 if repeats else 2.0) * floor)
 
 
 def _told(shares: np.ndarray) -> str:

@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, SymbreakError
+from symbreak.errors import InputError, StorageFault, SymbreakError
 from symbreak.studies.plans import Job, digest_of
-from symbreak.training.files import replace_file, storage_faults
+from symbreak.training.files import fsync_directory, read_file, replace_file, storage_faults
 from symbreak.training.follow import following
 from symbreak.training.inspection import fingerprint
-from symbreak.training.record import is_finished, read_config, read_status
+from symbreak.training.record import MOST_METRICS, is_finished, read_config, read_status
 from symbreak.training.settings import RunConfig
+from symbreak.training.strict_json import read_json
 
 ATTEMPTS = 3
 KEPT = ("config.json", "metrics.jsonl", "status.json")
@@ -70,9 +71,10 @@ def recorded(out: Path, job: Job) -> str | None:
 def _facts(record: Path) -> dict[str, Any]:
     """What a record says of its run; nothing if it is not there, or not whole."""
     try:
-        return json.loads((record / "record.json").read_text())
-    except (OSError, ValueError):
+        facts = read_json(record / "record.json")
+    except (OSError, StorageFault):
         return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def refuse_replacing(out: Path, jobs: Sequence[Job]) -> None:
@@ -116,11 +118,19 @@ def take_over(out: Path, jobs: Sequence[Job]) -> int:
     for name, source in found.items():
         target = out / "records" / name
         with storage_faults(f"copy {source} to {target}"):
-            target.mkdir(parents=True, exist_ok=True)
-            for kept in (*KEPT, MAP, "record.json"):  # with the last one the record counts
-                if kept != MAP or (source / kept).exists():
-                    shutil.copyfile(source / kept, target / kept)
+            _keep(source, target, (*KEPT, MAP, "record.json"))  # with the last one the record counts
     return len(found)
+
+
+def _keep(source: Path, target: Path, names: Sequence[str]) -> None:
+    """Copies of those files that there are, in this order, each on the disk before the next: the run is thrown away."""
+    missing = [path for path in (target, *target.parents) if not path.exists()]
+    target.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        fsync_directory(path.parent)
+    for name in names:
+        if (source / name).exists():
+            replace_file(target / name, bytes(read_file(source / name, MOST_METRICS)))
 
 
 def write_record(out: Path, job: Job, state: str, attempts: int, reason: str = "") -> None:
@@ -130,10 +140,7 @@ def write_record(out: Path, job: Job, state: str, attempts: int, reason: str = "
     """
     source, target = run_directory(out, job), record_directory(out, job)
     with storage_faults(f"write the record {target}"):
-        target.mkdir(parents=True, exist_ok=True)
-        for name in (*KEPT, MAP) if job.keeps_map else KEPT:
-            if (source / name).exists():
-                shutil.copyfile(source / name, target / name)
+        _keep(source, target, (*KEPT, MAP) if job.keeps_map else KEPT)
         facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}
         if state == "finished":
             facts["fingerprint"] = fingerprint(source)

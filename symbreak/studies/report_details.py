@@ -9,9 +9,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from symbreak.errors import InputError
 from symbreak.studies.report_html import plural, text
 from symbreak.studies.report_runs import Group, Run
+from symbreak.training.files import read_file
+from symbreak.training.record import MOST_METRICS
 
+AS_USUAL = {"checkpoint_every": 10_000, "environments": 1, "log_every": None}  # options that are seldom given
+MOST_EXACT = 0.01  # an audit's error above which a field that is not broken is hidden by noise or rounding
 LONGEST_BAR = 2.0  # an audit's error at which a bar is full: as large as a change of the opposite sign
 
 
@@ -23,8 +28,10 @@ def audit_bars(name: str, audit: Mapping[str, Any]) -> str:
     rows = []
     for field, finding in findings.items():
         error, broken = (_share(finding, key) for key in ("error", "share_broken"))
-        colour = "good" if broken == 0 else "bad" if error >= math.sqrt(2) else "partly"
-        said = "exact" if broken == 0 else f"{_brief(error)}, broken in {_percent(broken)}"
+        hidden = broken == 0 and error > MOST_EXACT
+        colour = "partly" if hidden else "good" if broken == 0 else "bad" if error >= math.sqrt(2) else "partly"
+        said = f"{_brief(error)}, no more than without a transformation" if hidden else "exact"
+        said = said if broken == 0 else f"{_brief(error)}, broken in {_percent(broken)}"
         length = 100 * min((error if math.isfinite(error) else LONGEST_BAR) / LONGEST_BAR, 1.0)
         rows.append(
             f'<tr><th scope="row">{text(field)}</th><td class="wide"><span class="meter {colour}" '
@@ -95,16 +102,27 @@ def _fact(value: Any) -> str:
 
 def _fingerprint(run: Run) -> str:
     path = run.directory / "metrics.jsonl"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "none"
+    return hashlib.sha256(read_file(path, MOST_METRICS)).hexdigest() if path.exists() else "none"
 
 
 def _command(run: Run) -> str:
     """The command that repeats the run, where its config is made of plain options."""
     config = run.config
-    if config.get("agent") or config.get("gate"):
+    if config.get("agent") or config.get("gate") or not _is_ours(str(config["task"])):
         return ""
     words = ["symbreak", "train", str(config["task"])]
-    for key in ("method", "symmetry", "preset", "steps", "seed", "evaluations", "episodes"):
-        if config.get(key) is not None:
-            words += [f"--{key}", str(config[key])]
+    for key in ("method", "symmetry", "preset", "steps", "seed", "evaluations", "episodes", *AS_USUAL):
+        if config.get(key) is not None and config[key] != AS_USUAL.get(key):
+            words += [f"--{key.replace('_', '-')}", str(config[key])]
     return shlex.join(words)
+
+
+def _is_ours(task: str) -> bool:
+    """Whether it comes with symbreak; what was declared by a user has to be given again, and is not stored."""
+    from symbreak.tasks import get_task
+
+    try:
+        get_task(task)
+    except InputError:
+        return False
+    return True

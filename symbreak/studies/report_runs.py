@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,9 @@ from jaxtyping import Float
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies.statistics import area_under_curve
+from symbreak.training.files import read_file
+from symbreak.training.record import MOST_METRICS
+from symbreak.training.strict_json import MOST_JSON
 
 RETURN, SUCCESS = "eval/return", "eval/success"
 SETTLED = ("finished", "failed")
@@ -177,7 +181,7 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(bytes(read_file(path, MOST_JSON)))
     except OSError as problem:
         raise StorageFault(f"cannot read {path}: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
@@ -194,22 +198,26 @@ def _read_run(name: str, directory: Path) -> Run:
 
 
 def _read_rows(path: Path) -> list[dict[str, float]]:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_file(path, MOST_METRICS).decode("utf-8", errors="replace").splitlines()
     by_step: dict[float, dict[str, float]] = {}
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-            step = float(row["step"])
-        except (ValueError, TypeError, KeyError) as problem:
+            step = row["step"]
+            if not _is_number(step):
+                raise TypeError(f"step {step!r}")
+        except (ValueError, TypeError, KeyError, RecursionError) as problem:
             if number == len(lines):
                 break  # a run that was killed, or still writes, may leave half a line
             raise StorageFault(f"{path} line {number} is no evaluation; restore it or delete the run") from problem
-        by_step[step] = {key: float(value) for key, value in row.items() if _is_number(value)}
+        by_step[float(step)] = {key: float(value) for key, value in row.items() if _is_number(value)}
     return [by_step[step] for step in sorted(by_step)]
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) < 1 << 63
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _setting(run: Run, runs: list[Run]) -> str:
@@ -228,7 +236,7 @@ def _label(run: Run, members: list[Run]) -> str:
         ours = _changes(run, part)
         common = [key for key in ours if all(_changes(other, part).get(key, ...) == ours[key] for other in members)]
         label += "".join(f" {key}={json.dumps(ours[key])}" for key in sorted(ours) if key not in common)
-    if len({other.config.get("environments", 1) for other in members}) > 1:
+    if len({json.dumps(other.config.get("environments", 1)) for other in members}) > 1:
         label += f" environments={config.get('environments', 1)}"
     if len({json.dumps(other.config.get("steps")) for other in members}) > 1 and _is_number(config.get("steps")):
         label += f" {config['steps']:,} steps"
@@ -249,16 +257,28 @@ def method_place(label: str) -> tuple[int, list[tuple[int, int, str]]]:
     return METHOD_ORDER.index(base) if base in METHOD_ORDER else len(METHOD_ORDER), natural(label)
 
 
+def _budget(run: Run) -> float | None:
+    """How many steps a run was to make: what it was told, or its task's own number."""
+    from symbreak.tasks import get_task
+
+    steps = run.config.get("steps")
+    if steps is None:
+        with suppress(InputError):
+            return get_task(str(run.config["task"])).training_steps
+    return steps if _is_number(steps) else None
+
+
 def _common_steps(runs: list[Run], members: list[Run]) -> np.ndarray:
     """Where any run of the group was evaluated; where none was, the steps of the setting or the planned last one.
 
     Where one failed, also the steps of others with its budget, and the last one: else all that crash would end early.
     """
     if any(run.state == "failed" for run in runs):
-        budgets: set[Any] = {steps for run in runs if _is_number(steps := run.config.get("steps"))}
-        others = {row["step"] for run in members if run.config.get("steps") in budgets for row in run.rows}
+        told = [run.config.get("steps") for run in runs]
+        budgets = {float(budget) for run in runs if (budget := _budget(run)) is not None}
+        others = {row["step"] for run in members if run.config.get("steps") in told for row in run.rows}
         own = {row["step"] for run in runs for row in run.rows}
-        if steps := sorted({*own, *others, *map(float, budgets)}):
+        if steps := sorted({*own, *others, *budgets}):
             return np.array(steps)
     for source in (runs, members):
         steps = sorted({row["step"] for run in source for row in run.rows})

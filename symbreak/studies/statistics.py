@@ -31,6 +31,7 @@ from symbreak.errors import InputError
 
 ENOUGH_SEEDS = 10  # below it every figure says how many there were
 RESAMPLES = 5000
+AT_ONCE = 200  # points of a curve that are resampled together, for the sake of memory
 
 Scores = Float[np.ndarray, "..."]
 Weights = Float[np.ndarray, "..."]
@@ -176,10 +177,11 @@ def curve_band(
         weights = np.ones(seeds)
         if seeds:
             band[0, points] = statistic(scores.T, weights)
-        if seeds > 1:
-            drawn = np.moveaxis(_resampled(scores, 2000, np.random.default_rng(seed)), 1, -1)
+        for some in range(0, scores.shape[1] if seeds > 1 else 0, AT_ONCE):
+            block = np.flatnonzero(points)[some : some + AT_ONCE]
+            drawn = np.moveaxis(_resampled(scores[:, some : some + AT_ONCE], 2000, np.random.default_rng(seed)), 1, -1)
             ends = np.quantile(statistic(drawn, weights), [(1 - level) / 2, (1 + level) / 2], axis=0)
-            band[1:, points] = band[0, points] + _stretch(level, seeds - 1) * (ends - band[0, points])
+            band[1:, block] = band[0, block] + _stretch(level, seeds - 1) * (ends - band[0, block])
     return band if bounds is None else np.vstack([band[:1], np.clip(band[1:], *bounds)])
 
 

@@ -24,7 +24,7 @@ from symbreak.training.guarded import Limit, require_bounds
 from symbreak.training.hosted import HostedLoop, HostedState
 from symbreak.training.quality import GateJudge, equivariance_error
 from symbreak.training.replay import Replay
-from symbreak.training.seats import Episode, reset_seed
+from symbreak.training.seats import MOST_ACTIONS, Episode, reset_seed
 from symbreak.training.tally import Tally
 
 Saved = tuple[dict[str, Any], Replay, dict[str, Any]]  # arrays, replay, facts
@@ -264,8 +264,12 @@ def _read_episode(facts: Any, observation: np.ndarray) -> Episode:
         raise Damaged("the checkpoint does not describe the running episode")
     if not is_count(facts["episode"]) or not isinstance(facts["total"], int | float):
         raise Damaged("the checkpoint describes an impossible episode")
-    actions = facts["actions"]
-    rows = None if actions is None else tuple(array_from_json(actions, "the actions of the running episode"))
+    rows = None
+    if facts["actions"] is not None:
+        actions = array_from_json(facts["actions"], "the actions of the running episode")
+        if actions.ndim < 1 or len(actions) > MOST_ACTIONS:
+            raise Damaged("the checkpoint describes an episode of impossible actions")
+        rows = tuple(actions)
     return Episode(facts["episode"], rows, float(facts["total"]), np.asarray(observation))
 
 

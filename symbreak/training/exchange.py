@@ -17,7 +17,7 @@ from typing import Any
 from symbreak.errors import InputError, StorageFault
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import lock_run_directory
-from symbreak.training.files import read_file, storage_faults
+from symbreak.training.files import fsync_directory, read_file, storage_faults
 from symbreak.training.grid_record import FILE as GRID_RECORD
 from symbreak.training.meta import Meta
 from symbreak.training.provenance import differences, provenance, versions
@@ -60,7 +60,12 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
             with lock_run_directory(directory):  # nobody else is writing there
                 pass
             os.rename(directory, former)
-            os.rename(fresh, directory)
+            try:
+                os.rename(fresh, directory)
+            except BaseException:
+                os.rename(former, directory)
+                raise
+            fsync_directory(directory.parent)
         for left in directory.parent.glob(f".{glob.escape(directory.name)}.former-*"):  # also where one was killed here
             _bring_back(left, directory)
     finally:

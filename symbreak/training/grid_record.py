@@ -18,12 +18,13 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.training.files import replace_file
+from symbreak.training.files import read_file, replace_file
 
 FILE = "grid.json"
 FORMAT = 1
 LEVELS = 255
 LARGEST = 64  # cells a side, of a file from elsewhere
+LARGEST_FILE = 256 << 20  # bytes
 
 Levels = UInt8[np.ndarray, "agents goals actions"]
 Mask = Bool[np.ndarray, "agents goals actions"]
@@ -112,7 +113,7 @@ def read_grid_record(path: Path) -> GridRecord:
     """The record that `write_grid_record` wrote; anything else is refused."""
     path = path / FILE if path.is_dir() else path
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(bytes(read_file(path, LARGEST_FILE)))
         if content["format"] != FORMAT:
             raise StorageFault(f"{path} has format {content['format']}, this version reads {FORMAT}; use a newer one")
         size, actions = int(content["size"]), tuple(str(name) for name in content["actions"])

@@ -17,7 +17,7 @@ import math
 import os
 import shlex
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,8 +186,8 @@ class Record:
     def write(self, row: dict[str, float]) -> None:
         """One line of metrics; what has no value is left out."""
         row = {name: value for name, value in row.items() if not math.isnan(value)}
-        self.rows.append(row)
         if self.directory is None:
+            self.rows.append(row)
             return
         self.beat(always=True)
         line = (json.dumps(row) + "\n").encode()
@@ -195,12 +195,17 @@ class Record:
         with storage_faults(f"write {path}"):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                written = os.write(descriptor, line)
+                if os.write(descriptor, line) != len(line):
+                    said = "the disk took half a line; free some space, then resume"
+                    raise StorageFault(f"cannot write {path}: {said}")
                 os.fsync(descriptor)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, self._size)  # half a line would spoil the next one
+                raise
             finally:
                 os.close(descriptor)
-        if written != len(line):
-            raise StorageFault(f"cannot write {path}: the disk took half a line; free some space, then resume")
+        self.rows.append(row)
         self._size += len(line)
         self._digest.update(line)
         with storage_faults(f"write TensorBoard files to {self.directory}"):

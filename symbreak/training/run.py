@@ -86,7 +86,7 @@ class Run:
         self.row_step = 0  # of the last row
         self.saved_step = -1  # of the last checkpoint
         self.finished = False
-        self._torn = False  # it broke off in the middle of a step: that state is neither saved nor continued
+        self._torn = False  # it broke off in the middle of a step or row: that state is neither saved nor continued
         self._segments: Any = None
         self._speed = 1.0  # environment steps per second
         self._provenance = provenance()
@@ -176,7 +176,10 @@ class Run:
         evaluate = schedule.is_evaluation(step)
         if (evaluate or schedule.is_log(step)) and self.row_step < step:
             evaluated = self._evaluate() if evaluate else {}
-            self.record.write({"step": step, **evaluated, **self.ledger.row(self.driver.tally, step)})
+            row = {"step": step, **evaluated, **self.ledger.row(self.driver.tally, step)}
+            self._torn = True  # as long as the row stands neither in the sums nor in the file
+            self.record.write(row)
+            self._torn = False
             self.row_step, self.saved_step = step, -1  # a checkpoint of this step lacks the row
             if report is not None:  # the speed is told, not recorded: equal runs have equal records
                 report({**self.rows[-1], "steps_per_second": self._speed})

@@ -64,20 +64,22 @@ class SegmentWriter:
             raise InputError(f"transitions have the columns {', '.join(COLUMNS)}, all of one length")
         self._pending.append(columns)
         self.end += len(columns["reward"])
-        most = _rows_per_segment(columns)
-        while self._waiting() >= most:
-            rows = {name: np.concatenate([part[name] for part in self._pending]) for name in COLUMNS}
-            self._write({name: column[:most] for name, column in rows.items()}, self.end - len(rows["reward"]))
-            self._pending = [{name: column[most:] for name, column in rows.items()}]
+        self._write_segments(_rows_per_segment(columns))
 
     def seal(self) -> tuple[SegmentReference, ...]:
         """All that was received is on the disk; the segments that the ring still needs, in order."""
-        if waiting := self._waiting():
-            rows = {name: np.concatenate([part[name] for part in self._pending]) for name in COLUMNS}
-            self._write(rows, self.end - waiting)
+        self._write_segments(least=1)
         self._pending = []
         self._references = [segment for segment in self._references if segment.end > self.end - self.capacity]
         return tuple(self._references)
+
+    def _write_segments(self, least: int) -> None:
+        """Write what waits, as long as that are so many rows; also what could not be written before."""
+        while (waiting := self._waiting()) >= least:
+            most = _rows_per_segment(self._pending[-1])
+            rows = {name: np.concatenate([part[name] for part in self._pending]) for name in COLUMNS}
+            self._write({name: column[:most] for name, column in rows.items()}, self.end - waiting)
+            self._pending = [{name: column[most:] for name, column in rows.items()}]
 
     def _waiting(self) -> int:
         return sum(len(part["reward"]) for part in self._pending)

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from symbreak.audit import audit
+from symbreak.audit.grid import GridPairs
 from symbreak.errors import InputError, NumericFault
 from symbreak.symmetry import Layout, Symmetry, Z
+from symbreak.tasks import get_task
+from symbreak.tasks.gridworld_gym import GridWorldEnv
 
 MIRROR = Z(2)
 ACROSS = MIRROR.trivial + MIRROR.sign  # the second coordinate changes sign
@@ -280,3 +283,130 @@ def test_the_policy_may_be_the_predict_of_an_agent():
     assert (
         audit(Puck(), mirrored(), states=20, policy=lambda _: (0.1, -0.2)).verdict == "exact"
     )  # an action, and no more
+
+
+class Leftwards(gym.Wrapper):
+    """Does something in `step`, as most wrappers of users do."""
+
+    def step(self, action):
+        observation, reward, *rest = self.env.step(action)
+        return observation, float(reward) + float(observation[0] < 0), *rest
+
+
+class Twisted(GridWorldEnv):
+    def step(self, action):
+        return super().step(0)
+
+
+def test_a_grid_world_that_somebody_changed_is_not_enumerated_as_if_nobody_had():
+    bare = GridWorldEnv(obstacles=0)
+    assert GridPairs.of(gym.wrappers.TimeLimit(bare, 50)) is not None
+    for changed in (Leftwards(bare), Twisted(obstacles=0)):
+        assert GridPairs.of(changed) is None
+        with pytest.raises(InputError, match="state"):
+            audit(changed, get_task("grid-0").symmetry("exact"))
+
+
+class Walker(gym.Env):
+    """A point in the plane that goes where it is pushed."""
+
+    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    dtype, middle, gain = np.float64, 0.0, 0.5
+
+    @property
+    def observation_space(self):
+        return gym.spaces.Box(-np.inf, np.inf, (2,), self.dtype)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.time = (self.middle + self.np_random.uniform(-5.0, 5.0, 2)).astype(self.dtype), 0
+        return self.place.copy(), {}
+
+    def pushed(self, action):
+        return action
+
+    def reward(self) -> float:
+        return 0.0
+
+    def step(self, action):
+        self.place = (self.place + self.gain * self.pushed(np.asarray(action))).astype(self.dtype)
+        self.time += 1
+        return self.place.copy(), self.reward(), False, self.time >= 10, {}
+
+    def get_state(self):
+        return self.place.copy()
+
+    def set_state(self, state):
+        self.place = np.array(state, self.dtype)
+
+    def state_from_observation(self, observation):
+        return np.array(observation, self.dtype)
+
+
+def planar(x, y, push) -> Symmetry:
+    return Symmetry(Layout({"x": x, "y": y}), Layout({"x": push, "y": push}))
+
+
+class Distant(Walker):
+    """Is pushed one way only; far away in single precision, where rounding is as large as a step."""
+
+    dtype, middle, gain = np.float32, 2e5, 0.05
+
+    def pushed(self, action):
+        return np.maximum(action, 0.0)
+
+
+def test_what_rounding_hides_is_not_called_exact():
+    indifferent = planar(MIRROR.trivial, MIRROR.trivial, MIRROR.sign)
+    report = audit(Distant(), indifferent, states=60)
+    assert report.verdict == "undecided"
+    assert "x, y: numbers so large that rounding hides what a step changes" in report.headline
+    near = type("Near", (Distant,), {"middle": 0.0})
+    assert audit(near(), indifferent, states=60).verdict not in ("exact", "undecided")
+    exact = planar(MIRROR.sign, MIRROR.sign, MIRROR.sign)
+    assert audit(type("Single", (Walker,), {"dtype": np.float32})(), exact, states=60).verdict == "exact"
+
+
+class Priced(Walker):
+    """Half a turn changes nothing but the reward of a few places; a mirror changes nothing at all."""
+
+    def reward(self):
+        return float(abs(self.place[0]) < 2.0 and self.place[1] > 3.0)
+
+
+def test_a_reward_that_breaks_in_one_place_is_no_slip_of_the_declaration():
+    half_turn = planar(MIRROR.sign, MIRROR.sign, MIRROR.sign)
+    report = audit(Priced(), half_turn, states=200)
+    assert report.verdict == "locally broken"
+    assert 0 < report.reward.share_broken < 0.5
+    assert audit(Walker(), half_turn, states=60).verdict == "exact"
+
+
+class Flickering(Puck):
+    """Ends at random, and pays with noise."""
+
+    price, chance = 0.0, 0.1
+
+    def step(self, action):
+        observation, reward, _, *rest = super().step(action)
+        return observation, reward + self.price * self.np_random.normal(), self.np_random.random() < self.chance, *rest
+
+
+def test_what_ends_or_pays_at_random_is_undecided():
+    assert audit(Flickering(), mirrored(), states=100).verdict == "undecided"
+    paid = type("Paid", (Flickering,), {"price": 0.05, "chance": 0.0})
+    assert audit(paid(), mirrored(), states=100).verdict == "undecided"
+    steady = type("Steady", (Flickering,), {"chance": 0.0})
+    assert audit(steady(), mirrored(), states=100).verdict == "exact"
+
+
+def test_a_noisy_reward_hides_no_breaking_that_is_larger_than_the_noise():
+    class OneSided(Flickering):
+        price, chance = 0.1, 0.0
+
+        def step(self, action):
+            observation, reward, *rest = super().step(action)
+            return observation, reward + float(np.sign(observation[1])), *rest
+
+    report = audit(OneSided(), mirrored(), states=150)
+    assert report.reward.share_broken > 0.9

@@ -237,6 +237,11 @@ def test_crashing_in_all_seeds_does_not_pay(tmp_path):
     assert found["partial"]["auc"]["mean"] < found["vanilla"]["auc"]["mean"]
     (alone,) = group_runs(find_runs([tmp_path / "bad-0"]))
     assert alone.steps[-1] == 100_000
+    for path in tmp_path.glob("*/config.json"):  # nor where the task's own number of steps was not written down
+        path.write_text(json.dumps({**json.loads(path.read_text()), "steps": None}))
+    assert summarise(group_runs(find_runs([tmp_path])))["grid-20"]["partial"] == found["partial"]
+    (alone,) = group_runs(find_runs([tmp_path / "bad-0"]))
+    assert alone.steps[-1] == 100_000
 
 
 def test_a_crash_with_nothing_to_compare_is_still_told(tmp_path):
@@ -488,6 +493,54 @@ def test_mistakes_are_said_in_one_line(tmp_path):
         (run / "config.json").write_text(text)
         with pytest.raises(StorageFault, match="config"):
             make_report([run], tmp_path / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metrics.jsonl", '{"step": "5"}\n{"step": 6}\n'),
+        ("metrics.jsonl", '{"step": NaN}\n{"step": 6}\n'),
+        ("metrics.jsonl", '{"step": ' + 400 * "9" + '}\n{"step": 6}\n'),
+        ("metrics.jsonl", "[" * 100_000 + '\n{"step": 6}\n'),
+        ("metrics.jsonl", None),
+        ("status.json", None),
+        ("config.json", None),
+    ],
+)
+def test_files_from_elsewhere_are_refused_in_one_line(tmp_path, name, text):
+    run = write_run(tmp_path / "run")
+    (run / name).unlink()
+    if text is None:  # a link might lead to anything
+        (tmp_path / "secret.json").write_text('{"state": "TOPSECRET", "step": 1, "task": "grid-20"}\n')
+        (run / name).symlink_to(tmp_path / "secret.json")
+    else:
+        (run / name).write_text(text)
+    with pytest.raises(StorageFault):
+        make_report([run], tmp_path / "report.html")
+
+
+def test_a_strange_number_of_environments_is_shown_as_it_is(tmp_path):
+    for number, count in enumerate(([1], 4)):
+        write_run(tmp_path / str(number), environments=count)
+    labels = {group.label for group in group_runs(find_runs([tmp_path]))}
+    assert labels == {"partial environments=[1]", "partial environments=4"}
+
+
+def test_the_command_that_repeats_a_run_says_all_that_matters(tmp_path):
+    write_run(tmp_path / "run", environments=4, log_every=50)
+    said = words_of(make_report([tmp_path], tmp_path / "report.html"))
+    assert "--environments 4 --log-every 50" in said
+    shutil.rmtree(tmp_path / "run")
+    write_run(tmp_path / "run", task="MyRobot-v0")
+    assert "symbreak train" not in words_of(make_report([tmp_path], tmp_path / "report.html"))
+
+
+def test_what_noise_hides_is_not_called_exact(tmp_path):
+    fields = {"hand": {"error": 0.34, "share_broken": 0.0}, "elbow": {"error": 0.0, "share_broken": 0.0}}
+    (tmp_path / "audit.json").write_text(json.dumps({**AUDIT, "verdict": "undecided", "fields": fields}))
+    said = words_of(make_report([tmp_path], tmp_path / "report.html"))
+    assert "0.34, no more than without a transformation" in said
+    assert "elbow exact" in said  # a control
 
 
 def test_an_audit_alone_makes_a_page(tmp_path):

@@ -21,9 +21,11 @@ from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFa
 from symbreak.symmetry import Field, Layout, Symmetry, Z
 from symbreak.tasks.task import Task, View
 from symbreak.training import provenance as provenance_module
+from symbreak.training.arrays import array_to_json
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import DirectoryInUse
-from symbreak.training.drivers import CompiledDriver
+from symbreak.training.drivers import CompiledDriver, _read_episode
+from symbreak.training.files import Damaged
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.meta import KEYS
 from symbreak.training.record import read_status
@@ -428,6 +430,37 @@ def test_a_disk_that_fails_leaves_older_checkpoints_intact(point_run, tmp_path, 
     with Run.open(tmp_path / "run", task=point_task()) as run:
         run.advance()
     assert fingerprint(tmp_path / "run") == fingerprint(point_run)
+
+
+def test_half_a_line_is_taken_back_and_the_run_goes_on_from_its_checkpoint(point_run, tmp_path, monkeypatch):
+    run, write = Run.create(POINT, tmp_path / "run", task=point_task()), os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        return write(descriptor, data[:9]) if bytes(data[:7]) == b'{"step"' else write(descriptor, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(StorageFault, match="half a line"):
+            run.advance()
+    assert run.rows == []
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
+    with pytest.raises(InputError, match=r"go on from its checkpoint with Run\.open"), run:
+        run.advance()  # the sums of the row are gone
+    with Run.open(tmp_path / "run", task=point_task()) as run:
+        run.advance()
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == (point_run / "metrics.jsonl").read_text()
+    assert verify(tmp_path / "run").metrics is None
+
+
+@pytest.mark.parametrize("shape", [[], [60_000], [1 << 40, 0]])
+def test_the_actions_of_a_running_episode_are_bounded(shape):
+    actions = array_to_json(np.zeros(0, np.int64)) | {"shape": shape}
+    if shape != [1 << 40, 0]:
+        actions = array_to_json(np.zeros(shape, np.int64))
+    facts = {"episode": 3, "reset_seed": 1, "actions": actions, "total": 0.0}
+    with pytest.raises(Damaged, match="impossible actions"):
+        _read_episode(facts, np.zeros(2))
+    assert len(_read_episode(facts | {"actions": array_to_json(np.zeros((5, 1)))}, np.zeros(2)).actions) == 5
 
 
 def test_a_signal_during_an_evaluation_gives_it_up_and_it_is_made_after_resuming(point_run, tmp_path, monkeypatch):

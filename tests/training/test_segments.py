@@ -372,3 +372,20 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
     assert bits(restore_replay(tmp_path, references, template_of(ring))) == bits(ring)
     assert len(list(tmp_path.iterdir())) == 2
     assert len(writer.seal()) == 3  # with space again, nothing is lost
+
+
+def test_what_a_full_disk_left_waiting_is_split_when_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(segment_writer, "ROWS", 10)
+    columns, writer = episodes(35, seed=4), SegmentWriter(tmp_path, 40, GAMMA)
+
+    def fail(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        with pytest.raises(StorageFault):
+            writer.append(**columns)
+    references = writer.seal()
+    assert [segment.count for segment in references] == [10, 10, 10, 5]
+    ring = ring_of(columns, 40)
+    assert bits(restore_replay(tmp_path, references, template_of(ring))) == bits(ring)
