@@ -117,8 +117,8 @@ class SAC:
 
     def random(self, key: Key) -> Float[Array, " action"]:
         """Uniform among the actions that a policy can take."""
-        radial = radial_blocks(self.symmetry.action) if self.config.radial else ()
-        return random_action(self.symmetry.action.size, radial, key)
+        action = self.symmetry.action
+        return random_action(action.size, radial_blocks(action) if self.config.radial else (), key)
 
     def exploit(self, state: SACState, observation: Array, key: Key) -> tuple[Array, Float[Array, ""]]:
         """The mode of the selected policy, and the gate that selected it."""

@@ -157,6 +157,8 @@ def judge(
     if exact and not reasons:
         if control <= TELLING and hidden:
             return UNDECIDED, (f"{', '.join(hidden)}: numbers so large that rounding hides what a step changes",)
+        if control <= TELLING and termination.is_hidden:
+            return UNDECIDED, ("one and the same step ends the episode at one time and not at another",)
         itself = f"up to {percent(control)} of a step's change"
         return UNDECIDED, (f"nothing differs by more than the environment does from itself, {itself}",)
     return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)

@@ -9,11 +9,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from symbreak.errors import InputError
 from symbreak.studies.report_html import plural, text
 from symbreak.studies.report_runs import Group, Run
+from symbreak.training.choice import needs_own_symmetry
 from symbreak.training.files import read_file
 from symbreak.training.record import MOST_METRICS
+from symbreak.training.settings import RunConfig
 
 AS_USUAL = {"checkpoint_every": 10_000, "environments": 1, "log_every": None}  # options that are seldom given
 MOST_EXACT = 0.01  # an audit's error above which a field that is not broken is hidden by noise or rounding
@@ -30,8 +31,8 @@ def audit_bars(name: str, audit: Mapping[str, Any]) -> str:
         error, broken = (_share(finding, key) for key in ("error", "share_broken"))
         hidden = broken == 0 and error > MOST_EXACT
         colour = "partly" if hidden else "good" if broken == 0 else "bad" if error >= math.sqrt(2) else "partly"
-        said = f"{_brief(error)}, no more than without a transformation" if hidden else "exact"
-        said = said if broken == 0 else f"{_brief(error)}, broken in {_percent(broken)}"
+        beside = "no more than without a transformation" if hidden else f"broken in {_percent(broken)}"
+        said = "exact" if broken == 0 and not hidden else f"{_brief(error)}, {beside}"
         length = 100 * min((error if math.isfinite(error) else LONGEST_BAR) / LONGEST_BAR, 1.0)
         rows.append(
             f'<tr><th scope="row">{text(field)}</th><td class="wide"><span class="meter {colour}" '
@@ -108,7 +109,7 @@ def _fingerprint(run: Run) -> str:
 def _command(run: Run) -> str:
     """The command that repeats the run, where its config is made of plain options."""
     config = run.config
-    if config.get("agent") or config.get("gate") or not _is_ours(str(config["task"])):
+    if config.get("agent") or config.get("gate") or needs_own_symmetry(_named(config)):
         return ""
     words = ["symbreak", "train", str(config["task"])]
     for key in ("method", "symmetry", "preset", "steps", "seed", "evaluations", "episodes", *AS_USUAL):
@@ -117,12 +118,6 @@ def _command(run: Run) -> str:
     return shlex.join(words)
 
 
-def _is_ours(task: str) -> bool:
-    """Whether it comes with symbreak; what was declared by a user has to be given again, and is not stored."""
-    from symbreak.tasks import get_task
-
-    try:
-        get_task(task)
-    except InputError:
-        return False
-    return True
+def _named(config: Mapping[str, Any]) -> RunConfig:
+    symmetry = config.get("symmetry")
+    return RunConfig(str(config["task"]), symmetry=None if symmetry is None else str(symmetry))

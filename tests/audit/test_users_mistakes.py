@@ -393,7 +393,9 @@ class Flickering(Puck):
 
 
 def test_what_ends_or_pays_at_random_is_undecided():
-    assert audit(Flickering(), mirrored(), states=100).verdict == "undecided"
+    report = audit(Flickering(), mirrored(), states=100)
+    assert report.verdict == "undecided"
+    assert "ends the episode at one time and not at another" in report.headline
     paid = type("Paid", (Flickering,), {"price": 0.05, "chance": 0.0})
     assert audit(paid(), mirrored(), states=100).verdict == "undecided"
     steady = type("Steady", (Flickering,), {"chance": 0.0})

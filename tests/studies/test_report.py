@@ -533,6 +533,9 @@ def test_the_command_that_repeats_a_run_says_all_that_matters(tmp_path):
     shutil.rmtree(tmp_path / "run")
     write_run(tmp_path / "run", task="MyRobot-v0")
     assert "symbreak train" not in words_of(make_report([tmp_path], tmp_path / "report.html"))
+    shutil.rmtree(tmp_path / "run")
+    write_run(tmp_path / "run", symmetry="my own")
+    assert "symbreak train" not in words_of(make_report([tmp_path], tmp_path / "report.html"))
 
 
 def test_what_noise_hides_is_not_called_exact(tmp_path):
