@@ -211,6 +211,15 @@ def test_theory_prints_one_object_per_layout_and_draws(monkeypatch, capsys, tmp_
     assert (tmp_path / "error-propagation.png").stat().st_size > 10_000
 
 
+def test_means_over_floors_begin_with_the_tasks_own(monkeypatch, capsys):
+    monkeypatch.setattr("symbreak.tasks.gridworld.GridWorld.tabular", lambda world: float(world.layout_seed))
+    monkeypatch.setattr("symbreak.theory.summarise", lambda seed, gamma, layout: {"layout": layout, "seed": seed})
+    code, out, _ = run(monkeypatch, capsys, "theory", "grid-20-slip-floor3", "--layouts", "3", "--json")
+    assert code == 0
+    means = {row["layout"]: row["seed"] for row in json.loads(out)}
+    assert means["grid-20-slip-floor3"] == means["grid-40-slip-floor3"] == 4  # of floors 3, 4 and 5
+
+
 @pytest.mark.slow
 def test_the_moves_of_an_agent_are_judged_in_the_world_that_it_was_trained_in(monkeypatch, capsys, tmp_path):
     from symbreak.tasks import get_task
@@ -237,6 +246,14 @@ def test_the_moves_of_an_agent_are_judged_in_the_world_that_it_was_trained_in(mo
     code, _, err = run(monkeypatch, capsys, "theory", "grid-10-slip", *drawing)
     assert code == 2
     assert "was trained on grid-10; name that task" in err
+
+
+def test_the_help_of_studies_names_every_one(monkeypatch, capsys):
+    from symbreak.studies.plans import STUDIES
+
+    _, out, _ = run(monkeypatch, capsys, "study", "--help")
+    said = " ".join(out.replace("│", " ").split())
+    assert [name for name in STUDIES if name not in said] == []
 
 
 def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):

@@ -27,8 +27,9 @@ def study(
     """Make the runs of a study; the same command again goes on where it stopped.
 
     Args:
-        name: grid-obstacles, grid-oracles, grid-reward, grid-slip, grid-paper, predictor-steps, locomotion,
-            manipulation, stability, unrouted, ablation-routing, ablation-actor, ablation-trunks or ablation-threshold.
+        name: grid-obstacles, grid-floors, grid-oracles, grid-reward, grid-slip, grid-paper, propagation,
+            predictor-steps, locomotion, manipulation, stability, unrouted, ablation-routing, ablation-actor,
+            ablation-trunks or ablation-threshold.
         out: Directory for records and runs; by default results/STUDY. The summary is written beside it.
         seeds: How many; by default the study's own number.
         steps: Environment steps per run; by default the study's own.

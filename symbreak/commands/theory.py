@@ -46,13 +46,14 @@ def theory(
     world = chosen.jax_env()
     policy, policy_name = (None, "invariant policy") if run is None else _greedy_moves(run, world)
     counts = sorted({0, 10, 20, 30, 40, world.obstacles})
+    first = world.layout_seed
     variant = task.partition("-")[2].partition("-")[2]
     names = [f"grid-{count}" + (f"-{variant}" if variant else "") for count in counts]
     rows = [
         mean_of(
             [
-                summarise(chosen.jax_env(obstacles=count, layout_seed=layout).tabular(), gamma, layout=name)
-                for layout in range(layouts if count else 1)  # there is one empty floor
+                summarise(chosen.jax_env(obstacles=count, layout_seed=floor).tabular(), gamma, layout=name)
+                for floor in range(first, first + (layouts if count else 1))  # there is one empty floor
             ]
         )
         for count, name in zip(counts, names, strict=True)

@@ -67,6 +67,12 @@ STUDIES: dict[str, Study] = {
     "grid-oracles": Study(
         "the same with gates that know the truth", _grids((0, 20, 40)), ("oracle-minority", "oracle-strict"), 3
     ),
+    "grid-floors": Study(
+        "the same on other floors, one training on each",
+        tuple(setting for floor in (1, 2, 3) for setting in _grids((20, 40), f"-floor{floor}")),
+        seeds=1,
+        scored=False,
+    ),
     "grid-reward": Study("half of the obstacles passable at a price", _grids((10, 30), "-reward")),
     "grid-slip": Study("moves that slip", _grids((40,), "-slip")),
     "grid-paper": Study(

@@ -1,7 +1,8 @@
 """The tasks by name, and the Gymnasium ids of their environments.
 
 `grid-N` is a grid-world with N obstacles for any N, `grid-N-reward` makes half of them passable at a penalty and
-`grid-N-slip` lets the agent slip; the listed ones are those of the paper.
+`grid-N-slip` lets the agent slip; the listed ones are those of the paper. With `-floorK` after any of them the
+obstacles lie elsewhere: K seeds their places, which is 0 without it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ GRID_NAMES = (
     *(f"grid-{obstacles}" for obstacles in (0, 10, 20, 30, 40)),
     *("grid-10-reward", "grid-30-reward", "grid-40-slip"),
 )
-GRID_PATTERN = re.compile(r"grid-(0|[1-9]\d*)(?:-(reward|slip))?")
+GRID_PATTERN = re.compile(r"grid-(0|[1-9]\d*)(?:-(reward|slip))?(?:-floor([1-9]\d*))?")
 GRID_VARIANTS: dict[str | None, dict[str, Any]] = {
     None: {},
     "reward": {"passable_penalty": True},
@@ -51,8 +52,8 @@ def _made(identifier: str, **options: Any) -> partial[gym.Env]:
     return partial(gym.make, identifier, disable_env_checker=True, **options)
 
 
-def _grid(name: str, obstacles: int, variant: str | None) -> Task:
-    options: dict[str, Any] = {"obstacles": obstacles} | GRID_VARIANTS[variant]
+def _grid(name: str, obstacles: int, variant: str | None, floor: int) -> Task:
+    options: dict[str, Any] = {"obstacles": obstacles, "layout_seed": floor} | GRID_VARIANTS[variant]
     environment = _made("symbreak/GridWorld-v0", **options)
     views = {"paper": View(environment, symmetries.grid)}
     if obstacles == 0:
@@ -66,7 +67,8 @@ def _grid(name: str, obstacles: int, variant: str | None) -> Task:
     kinds = {None: "", "reward": ", half of them passable at a penalty", "slip": ", with slipping moves"}
     return Task(
         name=name,
-        description=f"walk to a goal on a 15×15 grid with {obstacles} obstacles{kinds[variant]}",
+        description=f"walk to a goal on a 15×15 grid with {obstacles} obstacles{kinds[variant]}"
+        + (f", on floor {floor}" if floor else ""),
         views=views,
         algorithm="dqn",
         horizon=100,
@@ -156,7 +158,7 @@ def get_task(name: str) -> Task:
         return ROBOT_TASKS[name]
     grid = GRID_PATTERN.fullmatch(name)
     if grid:
-        return _grid(name, int(grid[1]), grid[2])
+        return _grid(name, int(grid[1]), grid[2], int(grid[3] or 0))
     nearest = get_close_matches(name, TASK_NAMES, n=3)
     hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"choose one of {', '.join(TASK_NAMES)}"
     raise InputError(f"there is no task {name!r}: {hint}")

@@ -54,6 +54,8 @@ def test_the_tasks_of_the_paper_are_listed():
         ("grid-7", GridWorld(obstacles=7)),
         ("grid-30-reward", GridWorld(obstacles=30, passable_penalty=True)),
         ("grid-40-slip", GridWorld(obstacles=40, slip=0.35)),
+        ("grid-20-floor3", GridWorld(obstacles=20, layout_seed=3)),
+        ("grid-40-slip-floor12", GridWorld(obstacles=40, slip=0.35, layout_seed=12)),
     ],
 )
 def test_a_grids_name_says_what_it_is(name, world):
@@ -74,6 +76,7 @@ def test_a_grids_name_says_what_it_is(name, world):
         ("grid40", "grid-40"),
         ("grid-40-slippery", "grid-40-slip"),
         ("grid-05", "grid-0"),
+        ("grid-20-floor0", "grid-20"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name, suggested):
