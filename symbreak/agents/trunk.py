@@ -18,6 +18,7 @@ from symbreak.nn.hidden import hidden_rep
 from symbreak.nn.keys import Key
 from symbreak.nn.linear import Equivariant
 from symbreak.symmetry.layout import Layout, Symmetry
+from symbreak.symmetry.rep import Rep
 
 
 class Trunked(eqx.Module):
@@ -30,14 +31,18 @@ class Trunked(eqx.Module):
 def make_trunk(symmetry: Symmetry, *, key: Key, width: int) -> Model:
     """Observation → features, one hidden layer."""
     style = style_for(symmetry)
-    target = hidden_rep(symmetry.group, width, style)
-    return make_model(Equivariant, symmetry.observation, target, key=key, style=style, width=width, depth=1)
+    features = _features(symmetry, width)
+    return make_model(Equivariant, symmetry.observation, features, key=key, style=style, width=width, depth=1)
 
 
 def behind_trunk(symmetry: Symmetry, width: int) -> Symmetry:
     """The symmetry as heads see it: features instead of observations."""
-    features = Layout({"features": hidden_rep(symmetry.group, width, style_for(symmetry))})
+    features = Layout({"features": _features(symmetry, width)})
     return Symmetry(features, symmetry.action, discrete=symmetry.discrete, name=symmetry.name)
+
+
+def _features(symmetry: Symmetry, width: int) -> Rep:
+    return hidden_rep(symmetry.group, width, style_for(symmetry), symmetry.observation.rep, symmetry.action.rep)
 
 
 def through_trunk(models: tuple[Any, ...], observations: Float[Array, "batch _"]) -> tuple[tuple[Any, ...], Array]:

@@ -15,12 +15,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from symbreak.errors import InputError
 from symbreak.nn.activation import gated, require_pointwise, with_gates
-from symbreak.nn.bilinear import Bilinear
+from symbreak.nn.bilinear import Bilinear, product_paths
 from symbreak.nn.hidden import WIDTH, Style, hidden_rep
-from symbreak.nn.isotypic import storage_order
+from symbreak.nn.isotypic import isotypic, storage_order
 from symbreak.nn.keys import Key, named_key
-from symbreak.nn.linear import Dense, Linear, Relaxed
+from symbreak.nn.linear import Dense, Linear, Relaxed, Residual
 from symbreak.nn.rows import reordered
 from symbreak.symmetry.rep import Rep
 
@@ -68,6 +69,26 @@ def _gain(family: Family, style: Style) -> float:
     return 1.7 if style == "emlp" else float(np.sqrt(2.0))
 
 
+def _require_sight(source: Rep, hidden: Rep, target: Rep, depth: int) -> None:
+    """Refuse a part of the target that would be zero for every input: no chain of products leads to it.
+
+    Where the group permutes all coordinates, nonlinearities reach whatever can be reached.
+    """
+    if hidden.is_permutation:
+        return
+    inside, entry, leave = isotypic(with_gates(hidden), source, target)
+    paths = product_paths(with_gates(hidden))
+    reached = {i for i, irrep in enumerate(inside.irreps) if irrep.is_trivial or entry.multiplicity[i]}
+    for _ in range(depth):
+        reached |= {path.target for path in paths if {path.first, path.second} <= reached}
+    for (atom, _), block in zip(target.blocks, leave.blocks, strict=True):
+        if any(index not in reached for index, _ in block.splitting.pieces):
+            raise InputError(
+                f"an equivariant network of {depth} layers from {source} to {atom} of {source.group} is always 0: "
+                "nothing that it reads transforms like it, nor do products of that; declare what does, or use vanilla"
+            )
+
+
 class Network(eqx.Module):
     """Hidden blocks and a linear head between two representations; copies of an atom stand one after the other."""
 
@@ -91,7 +112,9 @@ class Network(eqx.Module):
         self.source, self.target = source, target
         if family is Relaxed and style == "emlp":  # also where a target happens to be regular, as Ant's legs are
             family = partial(Relaxed, per_element=False)
-        hidden = hidden_rep(source.group, width, style)
+        hidden = hidden_rep(source.group, width, style, source, target)
+        if style == "emlp" and family is not Residual:  # whose free part sees all
+            _require_sight(source, hidden, target, depth)
         sources = [source] + [hidden] * (depth - 1)
         self.blocks = tuple(
             Block(family, entry, hidden, style, key=named_key(key, "block", i)) for i, entry in enumerate(sources)

@@ -12,7 +12,7 @@ import pytest
 from symbreak.errors import InputError
 from symbreak.nn import Dense, Equivariant, Network, Relaxed, Residual, ensemble, hidden_rep, named_key
 from symbreak.nn.activation import with_gates
-from symbreak.symmetry import SO3, C, Z, product
+from symbreak.symmetry import SO2, SO3, C, Z, product
 
 KEY = jax.random.key(0)
 FINITE = ["C4", "Z2", "D4", "product", "quaternion"]
@@ -87,6 +87,42 @@ def test_network_without_products_is_blind_to_rotations(drawn):
     x = np.random.default_rng(0).normal(size=(8, 9)).astype(np.float32)
     assert run(network, x).std(axis=0).max() > 1e-3
     assert run(without_products(network), x).std(axis=0).max() < 1e-6
+
+
+def _so3_and_mirror():
+    group = product(SO3(), Z(2))
+    flipping = group.lift(0, SO3().vector) * group.lift(1, Z(2).sign)
+    return 2 * flipping, 1 * flipping
+
+
+BEYOND_TENSORS = {  # parts that neither V nor V⊗V contain
+    "sign of a product": lambda: (3 * product(C(4), Z(2)).sign, 2 * product(C(4), Z(2)).sign),
+    "invariants of it": lambda: (3 * product(C(4), Z(2)).sign, 2 * product(C(4), Z(2)).trivial),
+    "three mirrors": lambda: (2 * product(product(Z(2), Z(2)), Z(2)).sign, 1 * product(product(Z(2), Z(2)), Z(2)).sign),
+    "third multiple of a turn": lambda: (2 * SO2().vector, 1 * SO2().rotation(3)),
+    "read": lambda: (2 * SO2().rotation(3), 1 * SO2().trivial),
+    "vectors that a mirror turns round": _so3_and_mirror,
+    "rare sign": lambda: (2 * product(Z(2), Z(2)).sign, 1 * product(Z(2), Z(2)).sign),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND_TENSORS)
+def test_a_network_sees_and_moves_what_the_tensors_of_its_group_lack(case, measure, drawn):
+    source, target = BEYOND_TENSORS[case]()
+    network = drawn(Network, Equivariant, source, target, width=64, style="emlp")
+    assert network.blocks[0].hidden.size == 64
+    assert measure.error(network, source, target) < 1e-4
+    assert measure.spread(network, source) > 0.005  # of a blind one 1e-7
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(2 * SO2().vector, 1 * SO2().rotation(5)), (2 * SO2().trivial, 1 * SO2().vector)],
+)
+def test_a_network_that_could_only_say_zero_is_refused(source, target):
+    with pytest.raises(InputError, match="always 0"):
+        Network(Equivariant, source, target, key=KEY, width=64, style="emlp")
+    Network(Residual, source, target, key=KEY, width=64, style="emlp")  # its free part sees
 
 
 def test_hidden_representations_at_width_256():
