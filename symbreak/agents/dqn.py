@@ -74,7 +74,7 @@ class DQN:
         """ε-greedy on the gated values."""
         chance_key, action_key, gate_key = jax.random.split(key, 3)
         greedy, _ = self._greedy(state, observation, gate_key, sample=True)
-        progress = jnp.clip(step / self.config.exploration_steps, 0, 1)
+        progress = jnp.clip(step / max(1, self.config.exploration_steps), 0, 1)
         epsilon = self.config.exploration_start + progress * (
             self.config.exploration_end - self.config.exploration_start
         )

@@ -64,7 +64,8 @@ class Group:
         require_orthogonal(self, self.matrices, self.lie, what)
         if self.lie and np.linalg.svd([m.ravel() for m in self.lie], compute_uv=False).min() < 1e-3:
             raise InputError(f"{what}: Lie generators are zero or depend on each other; leave out or rescale one")
-        self.relations = tuple(relations) or words_from_table(self._enumeration)
+        # Given ones name what is broken in a user's words; whether they are enough only the table can tell.
+        self.relations = tuple(dict.fromkeys((*relations, *words_from_table(self._enumeration))))
         self.periods = tuple(period(generator) for generator in self.lie)
         self.crossings = crossings(self._enumeration, self.lie)
         check_representation(self, self.matrices, self.lie, what)

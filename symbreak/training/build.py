@@ -138,7 +138,15 @@ def make_gate(
         if method.shared_predictors:  # two heads on one trunk need a second predictor to share it with
             config = replace(config, disagreement="trained", shared_predictor_trunk=True)
         config = replace(config, **changes)
-        return LearnedGate(symmetry, outcome_for(task, symmetry_name, preset, config), config)
+        outcome = outcome_for(task, symmetry_name, preset, config)
+        if config.threshold.kind == "absolute" and not isinstance(outcome, CellOutcome):
+            raise InputError(
+                f"the threshold 'absolute' is a probability, and on {task.name} the predictors predict numbers: "
+                "use gate.threshold.kind=error or sigma"
+            )
+        if config.threshold.kind == "absolute" and outcome.reward_head == "scalar":
+            raise InputError("the threshold 'absolute' does not fit the published reward head; leave out --preset paper")
+        return LearnedGate(symmetry, outcome, config)
     if task.jax_env is None:
         raise InputError(
             f"method {method.gate!r} needs a grid-world, whose tables say what is broken; {task.name} is none"

@@ -22,7 +22,14 @@ ELSEWHERE = {  # what other libraries call them
     **{"learning_rate": "rate", "lr": "rate", "gamma": "discount", "tau": "polyak"},
     **{"batch_size": "batch", "buffer_size": "capacity", "kappa": "threshold"},
 }
-POSITIVE = {"rate", "predictor_rate", "environment_timeout", "first_temperature"}
+POSITIVE = {
+    *("rate", "predictor_rate", "environment_timeout", "first_temperature"),
+    *("discount", "polyak", "largest_norm", "multiple"),
+}
+AT_MOST_ONE = {
+    *("discount", "polyak", "exploration_start", "exploration_end"),
+    *("smoothing", "level", "expectile"),
+}
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,11 @@ def parse_some(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, An
         if name in AT_LEAST_ONE and isinstance(value, int) and value < 1:
             raise InputError(f"{where}: {name} is {value}; use 1 or more")
         checked[name] = _checked(hints[name], value, f"{where}: {name}")
-        if name in POSITIVE and checked[name] <= 0:
+        number = checked[name]
+        if name in POSITIVE and number is not None and number <= 0:
             raise InputError(f"{where}: {name} is {value}; use more than 0")
+        if name in AT_MOST_ONE and not 0 <= number <= 1:
+            raise InputError(f"{where}: {name} is {value}; use a number between 0 and 1")
     return checked
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from symbreak.errors import InputError
 from symbreak.symmetry import SO2, SO3, C, D, Group, Z, product
+from symbreak.symmetry.group import turn
 
 QUARTER = np.array([[0.0, -1.0], [1.0, 0.0]])
 QUATERNIONS = Group("Q8", [np.kron(np.eye(2), QUARTER), np.kron(QUARTER, np.diag([1.0, -1.0]))])
@@ -87,6 +88,10 @@ REFUSALS = {
     "group of open brackets": (lambda: Group("odd", lie=SO3().lie[:2]), r"relation \[A0,A1\] has residual 1"),
     "group of twins": (lambda: Group("odd", lie=[QUARTER, 2 * QUARTER]), r"zero or depend on each other"),
     "group of no motion": (lambda: Group("odd", lie=[np.zeros((2, 2))]), r"zero or depend on each other"),
+    "relations that are not enough": (
+        lambda: Group("C4", [QUARTER], relations=[((0, 8),)]).atom("half", [turn(np.pi / 4)]),
+        r"relation g0\^4 = 1 has residual 2",
+    ),
     "group of wrong relations": (lambda: Group("odd", [QUARTER], relations=[((0, 3),)]), r"relation g0\^3 = 1"),
     "group of wrong circles": (
         lambda: Group("odd", lie=SO3().lie, circles=[(0, 1)]),

@@ -11,6 +11,7 @@ import symbreak
 from symbreak.errors import InputError
 from symbreak.gates import LearnedGate
 from symbreak.gates.gate import OracleGate
+from symbreak.gates.threshold import ThresholdRule
 from symbreak.models.predictor import CellOutcome, IncrementOutcome
 from symbreak.symmetry import Layout, Symmetry, Z
 from symbreak.tasks import get_task, user_task
@@ -108,6 +109,17 @@ def test_predictors_have_heads_where_rewards_and_ends_break_and_where_they_are_a
     assert own.gate.unchecked == ("reward",)
     with pytest.raises(InputError, match="grid-world"):
         gate_of("grid-20", gate={"reward_head": True})
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "named"),
+    [("hopper", "default", "predict numbers"), ("grid-10-reward", "paper", "reward head")],
+)
+def test_a_threshold_that_is_a_probability_is_refused_where_disagreements_are_none(name, preset, named):
+    absolute = {"threshold": ThresholdRule("absolute")}
+    assert gate_of("grid-20", gate=absolute).config.threshold.kind == "absolute"
+    with pytest.raises(InputError, match=named):
+        gate_of(name, preset=preset, gate=absolute)
 
 
 def test_numbered_actions_alone_do_not_make_a_grid():
