@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from symbreak.errors import InputError
+
+if TYPE_CHECKING:
+    from symbreak.studies.launch import Progress
 
 
 def study(
@@ -40,10 +43,11 @@ def study(
         dry_run: Only print what would be run, with an estimate of core-hours.
         keep_runs: Keep checkpoints and replay of finished runs.
     """
-    from symbreak.studies.launch import refuse_replacing, run_local, take_over
+    from symbreak.studies.launch import run_local
     from symbreak.studies.plans import plan
     from symbreak.studies.progress import LiveTable, print_plan
-    from symbreak.studies.summary import add_to_plan, write_summary
+    from symbreak.studies.records import refuse_replacing, take_over
+    from symbreak.studies.summary import add_to_plan, require_summary, write_summary
     from symbreak.training.directory import lock_run_directory
     from symbreak.training.files import storage_faults
     from symbreak.training.watch import raising_on_sigterm
@@ -52,17 +56,24 @@ def study(
         raise InputError(f"--workers {workers}: at least one run goes on at a time; use 1 or more")
     jobs = plan(name, seeds=seeds, steps=steps, methods=methods, settings=settings)
     out = Path("results", name) if out is None else Path(os.path.abspath(out))  # of "." there is no directory beside it
+    refuse_replacing(out, jobs)
     if dry_run:
         print_plan(name, jobs, out)
         return 0
     with storage_faults(f"create {out}"):
         out.mkdir(parents=True, exist_ok=True)
-    with raising_on_sigterm("start again with the same command"), lock_run_directory(out):
-        refuse_replacing(out, jobs)
+    with raising_on_sigterm("start again with the same command"), lock_run_directory(out) as lock:
+        refuse_replacing(out, jobs)  # what another process has made since
+        require_summary(out.parent)
         add_to_plan(out, jobs)
         if taken := take_over(out, jobs):
             print(f"{taken} runs were made by other studies; their records are taken over")
-        with LiveTable(name) as show:
+        with LiveTable(name) as display:
+
+            def show(table: list[Progress]) -> None:
+                lock.beat()
+                display(table)
+
             if ray is not None:
                 from symbreak.studies.cluster import run_on_ray
 
@@ -109,6 +120,8 @@ def report(
         from symbreak.studies.summary import summary_of
 
         found = {name: study for directory in runs for name, study in summary_of(directory).items()}
+        if not found:
+            raise InputError(f"{', '.join(map(str, runs))}: no study is there whose tables could be written")
         for page in into:
             put_into(page, sections_of(found))
             print(f"tables: {page}")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.studies.launch import WORKER, Progress, arguments_of, reached, recorded, settle
+from symbreak.studies.launch import WORKER, Progress, arguments_of, reached, settle
 from symbreak.studies.plans import Job
+from symbreak.studies.records import recorded
 from symbreak.training.follow import following
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault

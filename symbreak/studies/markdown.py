@@ -84,11 +84,11 @@ def _place(study: str) -> tuple[int, str]:
 
 def _cell(row: dict[str, Any], figure: str) -> str:
     found = row[figure]
+    failed = f", {row['failed']} failed" if row["failed"] else ""
     if found is None:
-        return "–"
+        return f"– ({row['seeds']}{failed})" if failed else "–"
     known = found["low"] is not None and row["seeds"] >= FEWEST_SEEDS
     interval = f" [{found['low']:.2f}, {found['high']:.2f}]" if known else ""
-    failed = f", {row['failed']} failed" if row["failed"] else ""
     return f"{found['iqm']:.2f}{interval} ({row['seeds']}{failed})"
 
 

@@ -76,7 +76,7 @@ STUDIES: dict[str, Study] = {
     "grid-reward": Study("half of the obstacles passable at a price", _grids((10, 30), "-reward")),
     "grid-slip": Study("moves that slip", _grids((40,), "-slip")),
     "grid-paper": Study(
-        "the published recipe to the letter",
+        "the published recipe",
         tuple(Setting(f"grid-{count}", 100_000, preset="paper") for count in (20, 40)),
         ("partial",),
         3,

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from symbreak.studies.launch import Progress, made_elsewhere, recorded
+from symbreak.studies.launch import Progress
 from symbreak.studies.plans import STUDIES, Job
+from symbreak.studies.records import made_elsewhere, recorded
 
 ROWS = 20  # of the live table
 RECENT = 600.0  # seconds over which the speed of a run is measured, evaluations included

@@ -2,7 +2,7 @@
 
 RESULTS/summary.json         study → setting → method → final, auc (each iqm, low, high, mean) and seeds
 RESULTS/STUDY/plan.json      the runs that were asked for: name → digest of the configuration
-RESULTS/STUDY/records/       what they left, see `launch.py`
+RESULTS/STUDY/records/       what they left, see `records.py`
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 from symbreak.errors import InputError, StorageFault, SymbreakError
 from symbreak.studies.plans import Job, digest_of
-from symbreak.studies.report_runs import find_runs, group_runs, read_json
+from symbreak.studies.records import checksums
+from symbreak.studies.report_runs import Run, find_runs, group_runs, read_json
 from symbreak.studies.report_tables import summarise
 from symbreak.training.files import replace_file, storage_faults
 from symbreak.training.record import read_config
@@ -37,13 +38,34 @@ def _plan_of(study: Path) -> dict[str, str]:
 
 def write_summary(results: Path) -> Path:
     """Sum up every study in the directory."""
+    require_summary(results)
     return _write(results / "summary.json", summary_of(results))
 
 
-def summary_of(results: Path) -> dict[str, Any]:
-    """Study → setting → method → figures, from the raw logs."""
-    studies = sorted(path.parent for path in results.glob("*/records") if path.is_dir())
-    return {study.name: summarise(group_runs(find_runs([study / "records"]))) for study in studies}
+def require_summary(results: Path) -> None:
+    """Refuse a directory in which another file than a summary has its name."""
+    path = results / "summary.json"
+    known = read_json(path) if path.exists() else {}
+    if not isinstance(known, dict) or not all(isinstance(study, dict) for study in known.values()):
+        raise InputError(f"{path} is no summary of studies, and one would be written over it; choose another --out")
+
+
+def summary_of(directory: Path) -> dict[str, Any]:
+    """Study → setting → method → figures, from the raw logs, of a study or of all in a directory."""
+    return {study.name: summarise(group_runs(_runs_of(study))) for study in _studies_in(directory)}
+
+
+def _studies_in(directory: Path) -> list[Path]:
+    """The directory itself if it is a study, else every study in it: what has a plan."""
+    if (directory / "plan.json").exists():
+        return [directory]
+    return sorted(path.parent for path in directory.glob("*/plan.json"))
+
+
+def _runs_of(study: Path) -> list[Run]:
+    """Those whose records are whole."""
+    records = study / "records"
+    return [run for run in find_runs([records] if records.is_dir() else []) if (run.directory / "record.json").exists()]
 
 
 def _write(path: Path, content: Any) -> Path:
@@ -69,10 +91,12 @@ def verify(directory: Path) -> int:
     runs there are.
     """
     directory = directory.resolve()
-    one = (directory / "plan.json").exists()
-    studies = [directory] if one else sorted(path.parent for path in directory.glob("*/plan.json"))
+    studies = _studies_in(directory)
     if not studies:
         raise InputError(f"{directory} holds no study; give a directory that `symbreak study` wrote")
+    for records in directory.glob("*/records"):
+        if records.is_dir() and not (records.parent / "plan.json").exists():
+            raise InputError(f"{records.parent} has records and no plan.json; run the study again, or delete it")
     runs = 0
     for study in studies:
         plan = _plan_of(study)
@@ -83,11 +107,15 @@ def verify(directory: Path) -> int:
         _require_whole(study, plan)
         _require_alike(study, plan)
         runs += len(plan)
+    one = studies == [directory]
     results = directory.parent if one else directory
-    claimed, found = read_json(results / "summary.json"), summary_of(results)
-    for name in [directory.name] if one else sorted({*found, *(claimed if isinstance(claimed, dict) else ())}):
+    claimed, found = read_json(results / "summary.json"), summary_of(directory)
+    for name in sorted(found if one or not isinstance(claimed, dict) else {*found, *claimed}):
         if not isinstance(claimed, dict) or claimed.get(name) != found.get(name):
-            raise InputError(f"{results / 'summary.json'} does not follow from the records of {name}")
+            raise InputError(
+                f"{results / 'summary.json'} does not follow from the records of {name}; "
+                "`symbreak study` writes it anew, also where no run is missing"
+            )
     return runs
 
 
@@ -96,13 +124,17 @@ def _require_whole(study: Path, plan: dict[str, str]) -> None:
     there = {path.parent for path in (*study.glob("records/**/config.json"), *study.rglob("record.json"))}
     if strange := sorted(there - {study / "records" / name for name in plan}):
         raise InputError(f"{strange[0]} was not asked for; run the study so, or delete it")
-    for run in find_runs([study / "records"]):
+    for run in _runs_of(study):
         facts = read_json(run.directory / "record.json")
         if facts.get("state") != run.state or not run.settled:
             raise InputError(f"{run.directory} is {facts.get('state')} by its record, {run.state} by itself")
         steps = run.config.get("steps")
         if run.state == "finished" and steps is not None and (not run.rows or run.rows[-1]["step"] != steps):
             raise InputError(f"{run.directory} is finished without a row of its last step; make it again")
+        now, then = checksums(run.directory), facts.get("files")
+        if now != then:
+            changed = sorted({*now.items()} ^ {*then.items()})[0][0] if isinstance(then, dict) else "record.json"
+            raise InputError(f"{run.directory / changed} is not what it was when the run was recorded; restore it")
 
 
 def _is_there(record: Path, digest: str) -> bool:

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def work(config_path: Path, directory: Path, watch: Watch) -> None:
     """Begin, continue or leave alone the run of this configuration."""
-    from symbreak.studies.launch import refuse_another
+    from symbreak.studies.records import refuse_another
     from symbreak.training.record import is_finished
     from symbreak.training.run import resume, train
     from symbreak.training.settings import parse_config

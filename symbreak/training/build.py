@@ -145,7 +145,7 @@ def make_gate(
                 "use gate.threshold.kind=error or sigma"
             )
         if config.threshold.kind == "absolute" and outcome.reward_head == "scalar":
-            raise InputError("the threshold 'absolute' does not fit the published reward head; leave out --preset paper")
+            raise InputError("the threshold 'absolute' does not fit the published reward head: use another kind")
         return LearnedGate(symmetry, outcome, config)
     if task.jax_env is None:
         raise InputError(

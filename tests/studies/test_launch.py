@@ -15,21 +15,19 @@ from pathlib import Path
 import pytest
 
 from symbreak.commands.studying import study
-from symbreak.errors import InputError, Interrupted
+from symbreak.errors import InputError, Interrupted, StorageFault
 from symbreak.studies import worker
-from symbreak.studies.launch import (
-    Progress,
-    arguments_of,
+from symbreak.studies.launch import Progress, arguments_of, run_local, settle
+from symbreak.studies.plans import Job, plan
+from symbreak.studies.progress import LINE, RECENT, LiveTable, TimeLeft, print_plan
+from symbreak.studies.records import (
     record_directory,
     recorded,
     refuse_replacing,
     run_directory,
-    run_local,
     take_over,
     write_record,
 )
-from symbreak.studies.plans import Job, plan
-from symbreak.studies.progress import LINE, RECENT, LiveTable, TimeLeft, print_plan
 from symbreak.studies.summary import add_to_plan, verify, write_summary
 from symbreak.training.directory import DirectoryInUse, lock_run_directory
 from symbreak.training.record import read_status
@@ -56,15 +54,14 @@ def test_tests_of_one_group_share_a_worker(request):
     assert request.node.nodeid.endswith("@studies")
 
 
-def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys, monkeypatch):
+def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys):
     mine, other = tmp_path / "mine", tmp_path / "other"
-    monkeypatch.setattr("symbreak.studies.launch.fingerprint", lambda directory: "0123")
     for job, state in zip(jobs, ("finished", "failed"), strict=True):
         run_directory(other, job).mkdir(parents=True)
         (run_directory(other, job) / "config.json").write_text(json.dumps(job.config.to_json()))
         for name in ("metrics.jsonl", "status.json"):
             (run_directory(other, job) / name).write_text(f"{name} of {job.name}")
-        write_record(other, job, state, 1)
+        write_record(other, job, state, 1, seal="0123")
     elsewhere = Job("grid-20_again", jobs[0].config)  # the same run under the name of another setting
     changed = Job("grid-20", replace(jobs[0].config, seed=7))
     print_plan("grid-obstacles", [elsewhere, changed, jobs[1]], mine)
@@ -82,8 +79,7 @@ def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys, monkeypatc
     assert take_over(mine, [elsewhere]) == 0
 
 
-def test_the_map_of_a_run_is_kept_where_a_figure_is_drawn_from_it(tmp_path, jobs, monkeypatch):
-    monkeypatch.setattr("symbreak.studies.launch.fingerprint", lambda directory: "0123")
+def test_the_map_of_a_run_is_kept_where_a_figure_is_drawn_from_it(tmp_path, jobs):
     plain, mapped = jobs[0], replace(jobs[0], keeps_map=True)
     assert [job.keeps_map for job in plan("propagation")] == [True]
     without, out, third = tmp_path / "without", tmp_path / "mapped", tmp_path / "third"
@@ -92,10 +88,10 @@ def test_the_map_of_a_run_is_kept_where_a_figure_is_drawn_from_it(tmp_path, jobs
         (run_directory(place, job) / "config.json").write_text(json.dumps(job.config.to_json()))
         for name in ("metrics.jsonl", "status.json", "grid.json"):
             (run_directory(place, job) / name).write_text(name)
-    write_record(without, plain, "finished", 1)
+    write_record(without, plain, "finished", 1, seal="0123")
     assert not (record_directory(without, plain) / "grid.json").exists()
     assert take_over(third, [mapped]) == 0  # that record lacks what this one is for
-    write_record(out, mapped, "finished", 1)
+    write_record(out, mapped, "finished", 1, seal="0123")
     assert (record_directory(out, mapped) / "grid.json").read_text() == "grid.json"
     shutil.rmtree(without)
     assert take_over(third, [mapped]) == 1
@@ -125,11 +121,58 @@ def test_a_run_that_was_killed_or_never_began_counts_as_failed(tmp_path, jobs, b
         run_directory(out, job).mkdir(parents=True)
         (run_directory(out, job) / "config.json").write_text(json.dumps(job.config.to_json()))
         (run_directory(out, job) / "status.json").write_text('{"state": "running", "step": 50}')
-    write_record(out, job, "failed", 3, "exit code -9")
+    write_record(out, job, "failed", 3, reason="exit code -9")
     assert read_status(record_directory(out, job)) == {"state": "failed", "step": 50 * began, "reason": "exit code -9"}
     found = json.loads(write_summary(tmp_path).read_text())["study"]["grid-20"]["exact"]
     assert (found["seeds"], found["failed"], found["unfinished"]) == (1, 1, 0)
     assert verify(tmp_path) == 1
+
+
+def test_a_finished_run_that_cannot_be_read_fails_alone(tmp_path, jobs, monkeypatch):
+    """Not the whole study, and not for ever: it is tried again and then counted."""
+    entry, run = Progress(jobs[0], "running", attempts=1), run_directory(tmp_path, jobs[0])
+    run.mkdir(parents=True)
+    (run / "config.json").write_text(json.dumps(jobs[0].config.to_json()))
+    (run / "status.json").write_text('{"state": "finished", "step": 200}')  # and no checkpoint
+    settle(tmp_path, entry, 0, keep_runs=False)
+    assert (entry.state, recorded(tmp_path, jobs[0])) == ("waiting", None)
+    entry.attempts = 3
+    settle(tmp_path, entry, 0, keep_runs=False)
+    assert (entry.state, recorded(tmp_path, jobs[0])) == ("failed", "failed")
+    assert "checkpoint" in entry.reason
+
+    def full(path, data):
+        raise StorageFault("no space left")
+
+    monkeypatch.setattr("symbreak.studies.records.replace_file", full)  # of no one run's making
+    with pytest.raises(StorageFault, match="no space left"):
+        settle(tmp_path, entry, 0, keep_runs=False)
+
+
+def test_a_failed_run_is_no_reason_to_make_one_that_is_there(tmp_path, jobs):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for place, state in ((mine, "failed"), (other, "finished")):
+        run_directory(place, jobs[0]).mkdir(parents=True)
+        (run_directory(place, jobs[0]) / "config.json").write_text(json.dumps(jobs[0].config.to_json()))
+        write_record(place, jobs[0], state, 1, seal="0123")
+    assert take_over(mine, jobs) == 1
+    assert recorded(mine, jobs[0]) == "finished"
+
+
+def test_a_study_that_was_taken_over_stops(tmp_path, monkeypatch):
+    """Its lock is looked at as long as it goes on; another host may have thought it dead."""
+    shown = []
+
+    def run_nothing(jobs, out, *, workers, show, keep_runs):
+        show([])
+        shown.append("once")
+        (out / "run.lock").write_text('{"host": "elsewhere", "pid": 7}')
+        show([])
+
+    monkeypatch.setattr("symbreak.studies.launch.run_local", run_nothing)
+    with pytest.raises(DirectoryInUse, match="taken over by host elsewhere, pid 7"):
+        study("grid-obstacles", out=tmp_path / "study", seeds=1, settings=("grid-0",), methods=("vanilla",))
+    assert shown == ["once"]
 
 
 def test_two_studies_do_not_write_into_one_directory(tmp_path):

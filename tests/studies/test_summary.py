@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from symbreak.commands.studying import report
 from symbreak.errors import InputError
-from symbreak.studies.launch import refuse_replacing, take_over
 from symbreak.studies.markdown import marks, put_into, sections_of
 from symbreak.studies.plans import Job, plan
+from symbreak.studies.records import checksums, refuse_replacing, take_over
 from symbreak.studies.report import make_report
 from symbreak.studies.report_figures import draw_figures
 from symbreak.studies.report_runs import find_runs
-from symbreak.studies.summary import add_to_plan, verify, write_summary
+from symbreak.studies.summary import add_to_plan, require_summary, verify, write_summary
 
 
 @pytest.fixture
@@ -37,7 +38,8 @@ def write_record(study: Path, job: Job, final: float) -> Path:
     (record / "status.json").write_text('{"state": "finished"}')
     rows = [{"step": job.config.steps // 2, "eval/return": 0.0}, {"step": job.config.steps, "eval/return": final}]
     (record / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (record / "record.json").write_text(json.dumps({"digest": job.digest, "state": "finished"}))
+    facts = {"digest": job.digest, "state": "finished", "files": checksums(record)}
+    (record / "record.json").write_text(json.dumps(facts))
     return record
 
 
@@ -73,7 +75,11 @@ def test_a_finished_run_is_not_replaced_and_budgets_are_not_mixed(results):
 @pytest.mark.parametrize(
     ("file", "change", "says"),
     [
-        ("metrics.jsonl", lambda text: text.replace("1.25", "1.75"), "does not follow"),
+        ("metrics.jsonl", lambda text: text.replace("1.25", "1.75"), "metrics.jsonl is not what it was"),
+        ("metrics.jsonl", lambda text: text.splitlines()[0] + "\n" + text, "metrics.jsonl is not what it was"),
+        ("metrics.jsonl", lambda text: text + '{"step', "metrics.jsonl is not what it was"),
+        ("status.json", lambda text: text.replace("}", ', "exact": false}'), "status.json is not what it was"),
+        ("record.json", lambda text: text.replace('"files"', '"filed"'), "record.json is not what it was"),
         ("config.json", lambda text: text.replace("100000", "100001"), "lacks 1 of 2"),
         ("record.json", lambda text: text.replace('"digest": "', '"digest": "0'), "lacks 1 of 2"),
         ("record.json", lambda text: "", "lacks 1 of 2"),
@@ -104,6 +110,35 @@ def test_what_nobody_asked_for_does_not_count(results):
     shutil.copytree(study / "records", study / "another" / "records")  # pages about all runs would show it
     with pytest.raises(InputError, match="another/records/grid-20/exact/seed-0 was not asked for"):
         verify(results)
+
+
+def test_what_is_not_whole_is_not_summed_up(results):
+    study = results / "grid-obstacles"
+    (study / "records" / "grid-20" / "exact" / "seed-1" / "record.json").unlink()  # a copy that was cut short
+    assert json.loads(write_summary(results).read_text())["grid-obstacles"]["grid-20"]["exact"]["seeds"] == 1
+    (study / "plan.json").unlink()
+    add_to_plan(results / "unrouted", [])
+    write_summary(results)
+    with pytest.raises(InputError, match="grid-obstacles has records and no plan"):
+        verify(results)
+
+
+def test_a_file_of_the_summary_s_name_is_not_written_over(tmp_path):
+    (tmp_path / "summary.json").write_text('{"notes": "of my own"}')
+    for write in (write_summary, require_summary):
+        with pytest.raises(InputError, match="no summary of studies"):
+            write(tmp_path)
+    assert "of my own" in (tmp_path / "summary.json").read_text()
+
+
+def test_tables_of_one_study_are_its_own_and_of_none_are_refused(results):
+    page, (begin, end) = results / "page.md", marks("results")
+    page.write_text(f"{begin}\n{end}\n")
+    report([results / "grid-obstacles"], output=results / "page.html", into=(page,))
+    assert "| grid-20 | 0.75 (2) |" in page.read_text()
+    with pytest.raises(InputError, match="no study is there"):
+        report([results / "grid-obstacles" / "records"], output=results / "page.html", into=(page,))
+    assert "| grid-20 | 0.75 (2) |" in page.read_text()
 
 
 def test_a_record_that_two_studies_share_is_one_seed(results):
@@ -226,4 +261,7 @@ def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
         "| ablation-actor | fetch-reach | `partial-max4` | 0.25 (1) | – | 0.25 (1) | – |",
         "| my-own | grid-20 | `partial` | 0.88 (1) | – | 0.25 (1) | – |",
     ]
+    crashed = {"final": None, "auc": None, "seeds": 3, "failed": 3, "less": {}}
+    lines = sections_of({"grid-obstacles": {"grid-20": {"partial": crashed}}})["results"].splitlines()
+    assert "| grid-20 | – (3, 3 failed) |" in lines  # which is not the same as none
     assert "0.99" not in "".join(sections.values())  # five thousand steps show that nothing diverges, no more

@@ -1,0 +1,147 @@
+"""Records: what is small of a run, to be kept, and by which a run is known on whatever machine.
+
+    DIR/records/SETTING/METHOD/seed-N/   config.json, metrics.jsonl, status.json, record.json;
+                                         also grid.json where a figure is drawn from it
+
+`record.json` comes last, and with it the record counts: it has the digest of the configuration, how the run ended, the
+checksums of the files beside it, and which code made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from symbreak.errors import InputError, StorageFault, SymbreakError
+from symbreak.studies.plans import Job, digest_of
+from symbreak.training.files import fsync_directory, read_file, replace_file, storage_faults
+from symbreak.training.record import MOST_METRICS, read_config, read_status
+from symbreak.training.settings import RunConfig
+from symbreak.training.strict_json import read_json
+
+KEPT = ("config.json", "metrics.jsonl", "status.json")
+MAP = "grid.json"  # kept of a setting whose figure is drawn from it
+
+
+def record_directory(out: Path, job: Job) -> Path:
+    return out / "records" / job.name
+
+
+def run_directory(out: Path, job: Job) -> Path:
+    return out / "runs" / job.name
+
+
+def recorded(out: Path, job: Job) -> str | None:
+    """The state that a job's record tells, if there is one of this very configuration."""
+    facts = _facts(record_directory(out, job))
+    return facts.get("state") if facts.get("digest") == job.digest else None
+
+
+def _facts(record: Path) -> dict[str, Any]:
+    """What a record says of its run; nothing if it is not there, or not whole."""
+    try:
+        facts = read_json(record / "record.json")
+    except (OSError, StorageFault):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def refuse_replacing(out: Path, jobs: Sequence[Job]) -> None:
+    """No run, finished or begun, is replaced or continued by one of the same name and another configuration."""
+    for job in jobs:
+        record = record_directory(out, job)
+        if _facts(record).get("state") == "finished":
+            refuse_another(record, job.config)
+        refuse_another(run_directory(out, job), job.config)
+
+
+def refuse_another(directory: Path, config: RunConfig) -> None:
+    """Refuse a directory with a run of another configuration."""
+    if (directory / "config.json").exists() and (other := read_config(directory).differences(config)):
+        raise InputError(f"{directory} holds a run with {other}; choose another --out")
+
+
+def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
+    """Records of finished runs in the studies beside this one, by the name of the job here that needs no run."""
+    records: dict[str, Path] = {}  # by digest
+    for path in sorted(out.parent.glob("*/records/*/*/*/record.json")):
+        facts = _facts(path.parent)
+        if facts.get("state") == "finished" and path.parents[4] != out and _is_of(path.parent, facts):
+            records.setdefault(str(facts.get("digest")), path.parent)
+    lacking = [job for job in jobs if recorded(out, job) != "finished"]
+    wanted = {job.name: records[job.digest] for job in lacking if job.digest in records}
+    maps = {job.name for job in jobs if job.keeps_map}
+    return {name: record for name, record in wanted.items() if name not in maps or (record / MAP).exists()}
+
+
+def _is_of(record: Path, facts: dict[str, Any]) -> bool:
+    """Whether a record's digest is that of its own configuration."""
+    try:
+        return digest_of(read_config(record)) == facts.get("digest")
+    except SymbreakError:
+        return False
+
+
+def take_over(out: Path, jobs: Sequence[Job]) -> int:
+    """Copy the records of runs that studies beside this one have made; returns how many."""
+    found = made_elsewhere(out, jobs)
+    for name, source in found.items():
+        target = out / "records" / name
+        with storage_faults(f"copy {source} to {target}"):
+            _keep(source, target, (*KEPT, MAP, "record.json"))  # with the last one the record counts
+    return len(found)
+
+
+def _keep(source: Path, target: Path, names: Sequence[str]) -> None:
+    """Copies of those files that there are, in this order, each on the disk before the next: the run is thrown away."""
+    missing = [path for path in (target, *target.parents) if not path.exists()]
+    target.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        fsync_directory(path.parent)
+    for name in names:
+        if (source / name).exists():
+            replace_file(target / name, bytes(read_file(source / name, MOST_METRICS)))
+
+
+def write_record(out: Path, job: Job, state: str, attempts: int, *, seal: str = "", reason: str = "") -> None:
+    """Keep what is small of a run; `seal` is the fingerprint of a finished one.
+
+    A run that failed says so itself, also when it was killed or never began.
+    """
+    source, target = run_directory(out, job), record_directory(out, job)
+    with storage_faults(f"write the record {target}"):
+        _keep(source, target, (*KEPT, MAP) if job.keeps_map else KEPT)
+        facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}
+        if state == "finished":
+            facts["fingerprint"] = seal
+        else:
+            if not (target / "config.json").exists():
+                replace_file(target / "config.json", as_json(job.config.to_json()))
+            status = {"step": 0, **read_status(source), "state": state, "reason": reason}
+            replace_file(target / "status.json", as_json(status))
+        facts |= {"code": code_digest(), "files": checksums(target)}
+        replace_file(target / "record.json", as_json(facts))
+
+
+def checksums(record: Path) -> dict[str, str]:
+    """SHA-256 of each file that a record keeps."""
+    there = [name for name in (*KEPT, MAP) if (record / name).exists()]
+    return {name: hashlib.sha256(read_file(record / name, MOST_METRICS)).hexdigest() for name in there}
+
+
+@cache
+def code_digest() -> str:
+    """Of all sources of this package: runs with one digest were made by the same code."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted((*package.rglob("*.py"), *package.rglob("*.xml"))):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def as_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode()
