@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from symbreak.errors import InputError
 from symbreak.training.build import Preset
 
@@ -119,6 +121,7 @@ def parse_some(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, An
 
 def _checked(hint: Any, value: Any, where: str) -> Any:
     origin, choices = get_origin(hint), get_args(hint)
+    value = _plain(value)
     if hint is Any:
         return value
     if origin in (Union, types.UnionType):
@@ -141,7 +144,7 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(value)
     elif origin is dict and isinstance(value, Mapping):
-        return dict(value)
+        return {name: _plain(inner) for name, inner in value.items()}
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         if math.isfinite(value):
             return float(value)
@@ -153,6 +156,11 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
         return value
     name = getattr(hint, "__name__", str(hint))
     raise InputError(f"{where} is {str(value)[:80]!r}; use a value of type {name}")
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as Python's own, which files can hold."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from symbreak.agents.methods import METHODS
@@ -79,6 +80,14 @@ def test_a_bad_configuration_is_refused_by_name(change, named):
 def test_a_bad_setting_of_agent_or_gate_is_refused_by_name(part, change, named):
     with pytest.raises(InputError, match=named):
         parse_parts(parse_config({**GOOD, part: change}), "dqn")
+
+
+def test_numbers_of_numpy_are_numbers():
+    config = parse_config({**GOOD, "seed": np.int64(3), "agent": {"width": np.int32(16), "rate": np.float32(0.5)}})
+    assert json.loads(json.dumps(config.to_json()))["agent"] == {"width": 16, "rate": 0.5}
+    assert (type(config.seed), config.seed) == (int, 3)
+    with pytest.raises(InputError, match="type int"):
+        parse_config({**GOOD, "seed": np.float64(3.5)})
 
 
 def test_good_settings_come_back_as_they_went():
