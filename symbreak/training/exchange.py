@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError, StorageFault
+from symbreak.errors import InputError
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import lock_run_directory
 from symbreak.training.files import fsync_directory, read_file, storage_faults
@@ -136,5 +136,5 @@ def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> An
     if loaded is None:
         raise no_checkpoint(directory)
     if loaded.meta.get("symmetry") != digest:
-        raise StorageFault(f"{loaded.path} was saved under another symmetry; give the one the run was started with")
+        raise InputError(f"{loaded.path} was saved under another symmetry; give the one the run was started with")
     return loaded

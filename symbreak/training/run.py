@@ -283,7 +283,7 @@ class Run:
         if meta.config != _plain(self.config.identity):
             raise InputError(f"{directory / 'config.json'} is not the one {where} was saved with; restore it")
         if meta.symmetry != self.agent.symmetry.digest:
-            raise StorageFault(f"{where} was saved under another symmetry; resume with the version that saved it")
+            raise InputError(f"{where} was saved under another symmetry; give the one the run was started with")
         self.step = self.saved_step = loaded.step
         self.row_step, self.ledger = meta.row_step, meta.ledger
         self.finished = is_finished(directory) and loaded.step == self.schedule.end
