@@ -48,6 +48,7 @@ class Comparison:
     reachable: np.ndarray
     hindrances: Counter[str] = dataclass_field(default_factory=Counter)  # why images cannot be visited, how often
     enumerated: bool = False
+    leaving: np.ndarray | None = None  # where the image of the action leaves the action bounds, so nothing is compared
 
     @property
     def everything(self) -> list[Errors]:
@@ -66,7 +67,8 @@ class Comparison:
     def score(self) -> float:
         """Mean error over everything compared, each capped at 2; an image that cannot be reached counts 2."""
         capped = [np.where(self.reachable, np.minimum(errors.relative, 2.0), 2.0) for errors in self.everything]
-        return float(np.mean(capped))
+        compared = np.isfinite(capped)
+        return float(np.mean(capped, where=compared)) if compared.any() else 2.0
 
     def telling(self, size: int) -> np.ndarray:
         """Numbers of at most `size` pairs, half of them with an error or an unreachable image if there are so many."""
@@ -100,6 +102,7 @@ class Evidence(ABC):
     few: int = 5  # pairs for a first look at a changed declaration,
     more: int = 20  # and for a second
     control: float = 0.0  # largest relative error of the identity: what the comparison itself gets wrong
+    left_out: int = 0  # further pairs that could not be compared even with themselves
     allowance: str = "ten times"  # how much of it is not counted as broken, in words
 
     def elements(self, group: Group) -> list[Element]:
@@ -109,6 +112,10 @@ class Evidence(ABC):
     @abstractmethod
     def compare(self, acting: Acting, centre: np.ndarray | None = None, chosen: np.ndarray | None = None) -> Comparison:
         """Errors of elements that act about `centre` (default: zero), on all pairs or on those with chosen numbers."""
+
+    def actions(self) -> np.ndarray | None:
+        """The numbers of the pairs' actions where these are discrete."""
+        return None
 
     @abstractmethod
     def observations(self) -> np.ndarray:

@@ -52,6 +52,7 @@ class Declaration:
     group: Group
     indices: dict[Place, list[int]]
     images: dict[Place, Images]
+    names: dict[Place, tuple[str, ...]]  # of the entries: as given, or else their numbers within the field
     discrete: bool
 
     @staticmethod
@@ -62,16 +63,22 @@ class Declaration:
             group=symmetry.group,
             indices={place: list(field.indices or ()) for place, field in fields.items()},
             images={place: _images(field, symmetry.group) for place, field in fields.items()},
+            names={place: _names(field) for place, field in fields.items()},
             discrete=symmetry.discrete,
         )
 
     def with_images(self, unit: tuple[Place, ...], new: Images) -> Declaration | None:
-        """New images on some fields; None where these are no representation, or where a side no longer moves."""
-        if not _represents(self.group, len(new[0]), b"".join(m.tobytes() for m in new)):
-            return None
-        if self.discrete and any(side == "action" for side, _ in unit) and any(np.any(m < -0.5) for m in new):
-            return None
-        changed = replace(self, images=self.images | dict.fromkeys(unit, new))
+        """The same new images on some fields; None where these are no representation, or a side no longer moves."""
+        return self.changed(dict.fromkeys(unit, new))
+
+    def changed(self, new: dict[Place, Images]) -> Declaration | None:
+        """New images on some fields; None where some are no representation, or where a side no longer moves."""
+        for (side, _), images in new.items():
+            if not _represents(self.group, len(images[0]), b"".join(m.tobytes() for m in images)):
+                return None
+            if self.discrete and side == "action" and any(np.any(m < -0.5) for m in images):
+                return None
+        changed = replace(self, images=self.images | new)
         return None if self._moved - changed._moved else changed
 
     @property
@@ -104,6 +111,12 @@ class Declaration:
 def joined(images: Images) -> bytes:
     """Equal for images that are equal up to rounding."""
     return b"".join((np.round(m, 6) + 0.0).tobytes() for m in images)
+
+
+def _names(field: Field) -> tuple[str, ...]:
+    assert isinstance(field.rep, Rep)
+    given = [name for atom in field.rep.atoms() for name in atom.entries]
+    return tuple(given) if len(given) == field.rep.size else tuple(map(str, range(field.rep.size)))
 
 
 def _images(field: Field, group: Group) -> Images:

@@ -52,6 +52,9 @@ class GridPairs(Evidence):
     def observations(self) -> np.ndarray:
         return self._shown[self.states]
 
+    def actions(self) -> np.ndarray:
+        return np.tile(np.arange(4), self.states.size)
+
     def elements(self, group: Group) -> list[Element]:
         """All but the identity, so that the broken pairs are those that differ from their orbit's average."""
         return [element for element in group.elements() if element.steps] if group.is_finite else list(group.generators)

@@ -1,8 +1,8 @@
 """What small change would make a declared symmetry true?
 
 Neighbours of the declaration are compared on a few states, the best is compared on more, and so on from there for at
-most three changes. A shift of the point about which a field turns is tried as well: a declared rotation acts about
-zero, so positions must be centred.
+most three changes. That they make a symmetry exact is said only where they do so in all states looked at. A shift of
+the point about which a field turns is tried as well: a declared rotation acts about zero, so positions must be centred.
 """
 
 from __future__ import annotations
@@ -38,22 +38,20 @@ class Change:
 
 @dataclass(frozen=True)
 class Mending:
-    """Changes, and the scores before, after the first and after all of them.
+    """Changes, and how a symmetry compares before and after all of them: mean errors and shares of broken pairs.
 
-    `exact` says that the changes lead to an exact symmetry, `centres` that one of them moves a centre.
+    `factor` is that by which the first change alone lowers the error of the most telling pairs. `exact` says that the
+    changes lead to an exact symmetry in all pairs, `centres` that one of them moves a centre, `acts` that all of them
+    concern actions only.
     """
 
-    changes: tuple[Change, ...]
-    before: float
-    after_first: float
-    after: float
-    exact: bool
-    centres: bool
-
-    @property
-    def factor(self) -> float:
-        """By how much the first change alone lowers the error."""
-        return self.before / self.after_first if self.after_first else np.inf
+    changes: tuple[Change, ...] = ()
+    errors: tuple[float, float] = (0.0, 0.0)
+    shares: tuple[float, float] = (1.0, 1.0)
+    factor: float = 1.0
+    exact: bool = False
+    centres: bool = False
+    acts: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +62,7 @@ class _Trial:
     freezes: bool = False
     recasts: bool = False
     centres: bool = False
+    acts: bool = False
 
 
 def mend(
@@ -71,7 +70,7 @@ def mend(
 ) -> Mending:
     """The best sequence of small changes to a symmetry that compares like this; none where none is worth telling."""
     few, more = comparison.telling(evidence.few), comparison.telling(evidence.more)
-    current = _Trial(Declaration.of(symmetry), np.zeros(symmetry.observation.size))
+    declared = current = _Trial(Declaration.of(symmetry), np.zeros(symmetry.observation.size))
     found = [_compare(evidence, current, more)]
     changes: list[_Trial] = []
     while not found[-1].exact and len(changes) < CHANGES:
@@ -84,30 +83,38 @@ def mend(
     while not found[-1].exact and len(changes) > 1 and changes[-1].recasts:
         changes.pop()  # after another change, a new kind of field is told only where it ends in an exact symmetry
         found.pop()
-    scores = [compared.score for compared in found]
+    if not changes:
+        return Mending()
+    before, after = (_compare(evidence, trial, np.arange(evidence.pairs)) for trial in (declared, changes[-1]))
     return Mending(
         changes=tuple(trial.change for trial in changes),
-        before=scores[0],
-        after_first=scores[min(1, len(scores) - 1)],
-        after=scores[-1],
-        exact=bool(changes) and found[-1].exact,
+        errors=(before.score, after.score),
+        shares=(before.broken_share(before.everything), after.broken_share(after.everything)),
+        factor=found[0].score / found[1].score if found[1].score else np.inf,
+        exact=after.exact,
         centres=any(trial.centres for trial in changes),
+        acts=all(trial.acts for trial in changes),
     )
 
 
 def _best(
     evidence: Evidence, current: _Trial, trials: list[_Trial], few: np.ndarray, more: np.ndarray
 ) -> tuple[Comparison, _Trial] | None:
-    """The best single change, looked for on few pairs and confirmed on more."""
+    """The best single change, looked for on few pairs and confirmed on more; an exact one on all of them."""
 
     def better(trials: list[_Trial], chosen: np.ndarray) -> list[tuple[Comparison, _Trial]]:
         limit = _compare(evidence, current, chosen).score
         compared = [(_compare(evidence, trial, chosen), trial) for trial in trials]
         kept = [(c, t) for c, t in compared if c.score < limit and (c.exact or not t.freezes)]
-        return sorted(kept, key=lambda pair: (not pair[0].exact, pair[0].score))
+        # Of several that are exact, the smallest slip is the likeliest.
+        return sorted(
+            kept, key=lambda pair: (not pair[0].exact, pair[0].exact * len(pair[1].change.fields), pair[0].score)
+        )
 
-    finalists = [trial for _, trial in better(trials, few)[:FINALISTS]]
-    return next(iter(better(finalists, more)), None)
+    finalists = better([trial for _, trial in better(trials, few)[:FINALISTS]], more)
+    candidates = [pair for pair in finalists if pair[0].exact]
+    everywhere = (pair for pair in candidates if _compare(evidence, pair[1], np.arange(evidence.pairs)).exact)
+    return next(everywhere, next(iter(finalists), None))
 
 
 def _compare(evidence: Evidence, trial: _Trial, chosen: np.ndarray) -> Comparison:
@@ -116,7 +123,7 @@ def _compare(evidence: Evidence, trial: _Trial, chosen: np.ndarray) -> Compariso
 
 def _trials(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np.ndarray]) -> list[_Trial]:
     changed = [
-        _Trial(n.declaration, current.centre, Change(n.fields, n.words), n.freezes, n.recasts)
+        _Trial(n.declaration, current.centre, Change(n.fields, n.words), n.freezes, n.recasts, acts=n.acts)
         for n in neighbours(current.declaration)
     ]
     return changed + _centrings(evidence, current, bounds)
@@ -131,6 +138,8 @@ def _centrings(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np
     middle = visited
     middle[bounded] = (bounds[0][bounded] + bounds[1][bounded]) / 2
     indices, matrices = current.declaration.indices, current.declaration.acting().observation
+    moves = np.any([np.abs(matrix - np.eye(len(matrix))).max(axis=1) > 1e-9 for matrix in matrices], axis=0)
+    middle = np.where(moves, middle, 0.0)  # only what moves has a centre
     trials = []
     for unit in units(current.declaration):
         places = [place for place in unit if place[0] == "observation"]
@@ -138,7 +147,7 @@ def _centrings(evidence: Evidence, current: _Trial, bounds: tuple[np.ndarray, np
         centre = current.centre.copy()
         centre[index] = middle[index]
         shift = centre - current.centre
-        if any(np.abs(matrix @ shift - shift).max() > 1e-9 for matrix in matrices):  # only what moves has a centre
+        if any(np.abs(matrix @ shift - shift).max() > 1e-9 for matrix in matrices):
             written = ", ".join(f"{value:.4g}" for value in centre[index])
             words = f"{{are}} not centred, subtract ({written})"
             fields = tuple(name for _, name in places)

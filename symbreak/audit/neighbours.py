@@ -2,7 +2,7 @@
 
 Most wrong declarations are one slip away from the right one: a velocity that should flip, legs counted the other way
 round, a goal that was forgotten. A neighbour changes one field, or all fields that belong together (same name up to the
-dot, or same transformation), and is again a representation of the same group.
+dot, or same transformation), or flips all that moves, and is again a representation of the same group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Neighbour:
 
     `freezes` says that several numbers stop transforming at all: this lowers errors by asking for less, so it is
     believed only where it makes the symmetry exact. `recasts` says that a field got another kind of transformation
-    rather than another sign or order.
+    rather than another sign or order, `acts` that only actions are changed.
     """
 
     declaration: Declaration
@@ -36,16 +36,21 @@ class Neighbour:
     words: str
     freezes: bool
     recasts: bool
+    acts: bool
 
 
 def units(declaration: Declaration) -> list[tuple[Place, ...]]:
-    """Fields that are changed together: each alone, those of one name up to the dot, those that transform alike."""
+    """Fields that are changed together: each alone, those of one name up to the dot, those that transform alike.
+
+    The last on each side, and on both.
+    """
     kinds = {place: joined(images) for place, images in declaration.images.items()}
     found: dict[tuple[Place, ...], None] = {(place,): None for place in kinds}
     for place, kind in kinds.items():
         alike = [other for other in kinds if kinds[other] == kind]
         found[tuple(p for p in alike if p[1].split(".")[0] == place[1].split(".")[0])] = None
         found[tuple(p for p in alike if p[0] == place[0])] = None
+        found[tuple(alike)] = None
     return list(found)
 
 
@@ -55,7 +60,7 @@ def neighbours(declaration: Declaration) -> Iterator[Neighbour]:
         old = declaration.images[unit[0]]
         fields = tuple(dict.fromkeys(name for _, name in unit))
         tried = {joined(old)}
-        for new, words in _variants(old, declaration.group):
+        for new, words in _variants(old, declaration.group, declaration.names[unit[0]]):
             if joined(new) in tried:
                 continue
             tried.add(joined(new))
@@ -63,7 +68,20 @@ def neighbours(declaration: Declaration) -> Iterator[Neighbour]:
             if changed is not None:
                 freezes = len(new[0]) > 1 and declaration.moves(old) and not declaration.moves(new)
                 recasts = "should transform" in words or "should turn" in words
-                yield Neighbour(changed, fields, words, freezes, recasts)
+                yield Neighbour(changed, fields, words, freezes, recasts, all(side == "action" for side, _ in unit))
+    yield from _flipped_together(declaration)
+
+
+def _flipped_together(declaration: Declaration) -> Iterator[Neighbour]:
+    """All that moves with the opposite sign: forgetting signs everywhere is one slip, whatever the fields are like."""
+    moved = {place: images for place, images in declaration.images.items() if declaration.moves(images)}
+    if declaration.discrete:
+        moved = {place: images for place, images in moved.items() if place[0] != "action"}
+    for k in range(len(declaration.group.matrices)):
+        changed = declaration.changed({place: (*m[:k], -m[k], *m[k + 1 :]) for place, m in moved.items()})
+        if changed is not None and moved:
+            fields = tuple(dict.fromkeys(name for _, name in moved))
+            yield Neighbour(changed, fields, "need{s} the opposite sign", freezes=False, recasts=False, acts=False)
 
 
 def _order(matrix: np.ndarray) -> int:
@@ -76,12 +94,12 @@ def _order(matrix: np.ndarray) -> int:
     return 0
 
 
-def _variants(old: Images, group: Group) -> Iterator[tuple[Images, str]]:
+def _variants(old: Images, group: Group, names: tuple[str, ...]) -> Iterator[tuple[Images, str]]:
     size = len(old[0])
     if size > LARGEST_CHANGED:
         return
     for k in range(len(group.matrices)):
-        for matrix, words in _variants_of_one(old[k]):
+        for matrix, words in _variants_of_one(old[k], names):
             if _order(matrix) == _order(old[k]) or _order(old[k]) <= 2:
                 yield (*old[:k], matrix, *old[k + 1 :]), words
     yield tuple(m.T for m in old), "turn{s} the wrong way round"
@@ -98,7 +116,7 @@ def _kinds(group: Group) -> Iterator[tuple[Atom, str]]:
         yield group.rotation(1), "should turn like a vector of the plane"
 
 
-def _variants_of_one(old: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
+def _variants_of_one(old: np.ndarray, names: tuple[str, ...]) -> Iterator[tuple[np.ndarray, str]]:
     size = len(old)
     identity = np.allclose(old, np.eye(size))
     flipped = np.allclose(old, -np.eye(size))
@@ -107,13 +125,14 @@ def _variants_of_one(old: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
         return
     for sign in _signs(size):
         new = sign[:, None] * old
-        yield new, f"need{{s}} the signs {_written(new)[1]} instead of {_written(old)[1]}"
+        yield new, f"need{{s}} {_sign_words(sign, new, old, names)}"
+    old_order, old_signs = _written(old, names)
     for order in _orders(size):
         shuffle = np.eye(size)[list(order)]
         for new in (shuffle @ old @ shuffle.T, *([shuffle @ old] if _order(old) <= 2 else [])):
-            order_words = f"the order {_written(new)[0]} instead of {_written(old)[0]}"
-            signs = "" if _written(new)[1] == _written(old)[1] else f" and the signs {_written(new)[1]}"
-            yield new, f"need{{s}} {order_words}{signs}"
+            new_order, new_signs = _written(new, names)
+            signs = "" if new_signs == old_signs else f" and the signs {new_signs}"
+            yield new, f"need{{s}} the order {new_order} instead of {old_order}{signs}"
 
 
 def _signs(size: int) -> Iterator[np.ndarray]:
@@ -135,8 +154,24 @@ def _orders(size: int) -> Iterator[tuple[int, ...]]:
         yield tuple(order)
 
 
-def _written(matrix: np.ndarray) -> tuple[str, str]:
+def _sign_words(sign: np.ndarray, new: np.ndarray, old: np.ndarray, names: tuple[str, ...]) -> str:
+    if _are_numbers(names):
+        return f"the signs {_written(new, names)[1]} instead of {_written(old, names)[1]}"
+    return f"the opposite sign at {' and '.join(_escaped(names)[i] for i in np.flatnonzero(sign < 0))}"
+
+
+def _written(matrix: np.ndarray, names: tuple[str, ...]) -> tuple[str, str]:
     """Where each entry comes from, and with which sign."""
     source = np.abs(matrix).argmax(axis=1)
     signs = matrix[np.arange(len(matrix)), source]
-    return "(" + " ".join(map(str, source)) + ")", "(" + " ".join("+" if s > 0 else "−" for s in signs) + ")"
+    order = " ".join(_escaped(names)[i] for i in source)
+    return f"({order})", "(" + " ".join("+" if s > 0 else "−" for s in signs) + ")"
+
+
+def _are_numbers(names: tuple[str, ...]) -> bool:
+    return all(name.isdigit() for name in names)
+
+
+def _escaped(names: tuple[str, ...]) -> list[str]:
+    """Words are templates, in which a brace has a meaning."""
+    return [name.replace("{", "{{").replace("}", "}}") for name in names]

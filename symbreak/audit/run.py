@@ -14,9 +14,10 @@ from symbreak.audit.declaration import Acting
 from symbreak.audit.grid import GridPairs
 from symbreak.audit.mend import Mending, mend
 from symbreak.audit.report import AuditReport
+from symbreak.audit.rollout import Policy
 from symbreak.audit.simulators import simulator_for
-from symbreak.audit.verdict import NOT_A_SYMMETRY, accuse, find, is_good_approximation, judge, percent
-from symbreak.audit.visited import Policy, VisitedStates
+from symbreak.audit.verdict import NOT_A_SYMMETRY, accuse, find, is_good_approximation, judge, percent, told_by_action
+from symbreak.audit.visited import VisitedStates
 from symbreak.errors import InputError
 from symbreak.symmetry import Symmetry
 from symbreak.tasks import Task, get_task, user_task
@@ -108,8 +109,8 @@ def _audit(env: gym.Env, symmetry: Symmetry, name: str, states: int, seed: int, 
     reward = find(comparison, comparison.reward, evidence.noun)
     termination = find(comparison, comparison.termination, evidence.noun)
     invariant = isinstance(action_space, Discrete) or _bounds_invariant(symmetry, action_space)
-    mending = Mending((), *3 * (comparison.score,), exact=False, centres=False)
-    if not comparison.exact and not is_good_approximation([*findings.values(), reward], comparison):
+    mending = Mending()
+    if not comparison.exact and not is_good_approximation(findings, reward, comparison):
         mending = mend(evidence, symmetry, comparison, (observation_space.low, observation_space.high))
     verdict, reasons = judge(findings, reward, termination, comparison, invariant, mending, evidence.control)
     if verdict == NOT_A_SYMMETRY:
@@ -126,7 +127,7 @@ def _audit(env: gym.Env, symmetry: Symmetry, name: str, states: int, seed: int, 
         reachable_share=float(comparison.reachable.mean()),
         dynamics_share=comparison.broken_share(list(comparison.fields.values())),
         broken_share=comparison.broken_share(comparison.everything),
-        suggestions=_suggestions(mending) if reasons or mending.exact else (),
+        suggestions=_suggestions(mending) if verdict == NOT_A_SYMMETRY or mending.exact else (),
         notes=_notes(evidence, comparison),
         pairs=evidence.pairs,
         noun=evidence.noun,
@@ -155,15 +156,28 @@ def _suggestions(mending: Mending) -> tuple[str, ...]:
         return ()
     gain = "then it is exact"
     if not mending.exact:
-        gain = f"then the mean error falls from {mending.before:.2g} to {mending.after:.2g}"
+        before, after = mending.errors
+        gain = f"then the mean error falls from {before:.2g} to {after:.2g}"
     first, last = mending.changes[:-1], mending.changes[-1]
     return (*map(str, first), f"{last} ({gain})")
 
 
 def _notes(evidence: Evidence, comparison: Comparison) -> tuple[str, ...]:
     notes = [f"{evidence.pairs} {evidence.noun}; {evidence.how}"]
-    if not comparison.made.all() and not comparison.enumerated:
-        notes.append(f"images that could be made: {percent(comparison.made.mean())}; the others are not compared")
+    if evidence.left_out:
+        all_pairs = evidence.pairs + evidence.left_out
+        verb = "is" if evidence.left_out == 1 else "are"
+        notes.append(
+            f"{evidence.left_out} of {all_pairs} {evidence.noun} cannot be set back and {verb} left out: from there a "
+            "step differs even without a transformation"
+        )
+    leaving = np.zeros_like(comparison.made) if comparison.leaving is None else comparison.leaving
+    if leaving.any():
+        notes.append(f"images of actions that leave the action bounds: {percent(leaving.mean())}; not compared")
+    could_be_made = comparison.made | leaving
+    if not could_be_made.all() and not comparison.enumerated:
+        notes.append(f"images that could be made: {percent(could_be_made.mean())}; the others are not compared")
+    notes += told_by_action(comparison, evidence.actions())
     visited = int((comparison.reachable & comparison.made).sum())
     if visited < ENOUGH:
         notes.append(f"only {visited} images could be visited: audit more states for firmer figures")

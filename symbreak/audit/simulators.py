@@ -18,6 +18,9 @@ where the third is there, `get_state` is not.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +29,11 @@ import mujoco
 import numpy as np
 
 from symbreak.audit.integration import IntegrationState, first_hindrance
-from symbreak.errors import EnvironmentFault, InputError
-from symbreak.tasks.check import require_finite
+from symbreak.errors import EnvironmentFault, InputError, SymbreakError
+from symbreak.tasks.check import one_line, require_finite
 
 PROTOCOL = "get_state(), set_state(state) and state_from_observation(observation)"
+AS_SET = 1e-6  # numbers that differ by less than this share, or this much, are the same after setting them
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,8 @@ class Simulator(ABC):
     """
 
     how: str
-    source = "get_state"  # what says where the environment stands
+    source = "get_state"  # what says where the environment stands,
+    maker = "image"  # and what makes the image of a state, in messages
 
     def __init__(self, env: gym.Env) -> None:
         self.env = env
@@ -71,28 +76,39 @@ class Simulator(ABC):
         """What keeps the image from being visited like the state itself; empty where nothing does."""
         return ""
 
+    def unlike(self, image: Any, observation: np.ndarray) -> str:
+        """In which way the image, once set, does not show the observation; empty where it does or cannot be told."""
+        return ""
+
     def observation(self) -> np.ndarray:
         """What the environment shows where it stands."""
         return self._shown
 
     def reset(self, seed: int | None = None) -> None:
-        shown, _ = self.env.reset(seed=seed)
+        with blamed("reset"):
+            shown, _ = self.env.reset(seed=seed)
         self._shown = np.asarray(shown, dtype=float)
         require_finite(self._shown, 0.0, self._steps, source="the reset that follows step")
 
     def step(self, action: np.ndarray | int) -> Outcome:
         """One step from where the environment stands."""
-        try:
+        advice = "the audit steps from visited states and their images, so look at set_state and state_from_observation"
+        with blamed("step", f"; {advice} too"):
             shown, reward, terminated, truncated, _ = self.env.step(action)
-        except Exception as problem:
-            text = " ".join(str(problem).split())[:200]
-            raise EnvironmentFault(
-                f"step raised {type(problem).__name__}: {text}; the audit steps from visited states and their images, "
-                "so look at set_state and state_from_observation too"
-            ) from problem
         self._shown, self._steps = np.asarray(shown, dtype=float), self._steps + 1
         require_finite(self._shown, reward, self._steps, source="step")
         return Outcome(self.observation().copy(), float(reward), bool(terminated), bool(truncated))
+
+
+@contextmanager
+def blamed(method: str, advice: str = "") -> Iterator[None]:
+    """What a user's method raises is told as the environment's fault, in one line."""
+    try:
+        yield
+    except SymbreakError:
+        raise
+    except Exception as problem:
+        raise EnvironmentFault(f"{method} raised {one_line(problem)}{advice}") from problem
 
 
 class StatefulSimulator(Simulator):
@@ -114,29 +130,51 @@ class StatefulSimulator(Simulator):
         on_mujoco = isinstance(model, mujoco.MjModel) and isinstance(data, mujoco.MjData)
         self._whole = IntegrationState(model, data) if on_mujoco else None
         self.source = "get_state" if self._get is not None else "state_from_observation"
+        self.maker = "state_from_observation" if self._invert is not None else "set_state"
         self.how = "states are set by the environment's own " + (
             "state_from_observation" if self._invert is not None else "set_state; the state is the observation"
         )
 
     def capture(self) -> Any:
-        if self._get is not None:
-            state = self._get.get_state()
-            return np.copy(state) if isinstance(state, np.ndarray) else state
-        return self._require(self._invert).state_from_observation(self._shown)
+        if self._get is None:
+            return self._made(self._shown)
+        with blamed("get_state"):
+            # What is returned may be the array in which the environment goes on working.
+            return deepcopy(self._get.get_state())
 
     def place(self, state: Any) -> None:
-        self._require(self._set).set_state(state)
+        with blamed("set_state", "; the audit sets visited states and their images"):
+            self._require(self._set).set_state(deepcopy(state))
 
     def image(self, state: Any, observation: np.ndarray) -> Any | None:
         self.place(state)
         if self._invert is not None:
-            return self._invert.state_from_observation(observation)
+            return self._made(observation)
         if np.shape(state) != observation.shape:
             raise InputError(
                 f"get_state() returns {np.shape(state)}, not the observation {observation.shape}: "
                 "add state_from_observation(observation)"
             )
         return observation
+
+    def unlike(self, image: Any, observation: np.ndarray) -> str:
+        if self._invert is not None:
+            return ""  # a state need not be an observation, so nothing tells what it shows before the next step
+        self.place(image)
+        shown = np.asarray(self.capture(), dtype=float)
+        wrong = np.flatnonzero(~np.isclose(shown, observation, rtol=AS_SET, atol=AS_SET))
+        if not wrong.size:
+            return ""
+        entry = int(wrong[0])
+        return (
+            f"set_state was given {float(observation[entry])!r} as entry {entry} of a state's image, and get_state "
+            f"then returns {float(shown[entry])!r}: set just what is given (np.rint, where int would cut off), or add "
+            "state_from_observation, which returns None where no state shows the observation"
+        )
+
+    def _made(self, observation: np.ndarray) -> Any | None:
+        with blamed("state_from_observation", "; return None where no state shows the observation"):
+            return deepcopy(self._require(self._invert).state_from_observation(observation.copy()))
 
     def hindrance(self, state: Any, image: Any) -> str:
         if self._whole is None:

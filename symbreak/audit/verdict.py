@@ -26,6 +26,8 @@ CLOSE = 0.8  # mean agreement of changes above which a field follows its declara
 FAR = 0.5  # a mean error above half a step's change is no approximation
 NEARLY_ALL = 0.95
 SLIGHT = 0.1  # a mean error below a tenth of a step's change is an approximation
+MOSTLY = 0.2  # share of its pairs broken up to which an action follows the declaration
+FEWER = 0.5  # a change of actions alone that leaves at most this share of the broken pairs mends a slip
 TURNS_THE_TABLE = 3.0  # one change that lowers the mean error by this factor: the declaration has a slip
 
 
@@ -113,14 +115,34 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
-def is_good_approximation(findings: list[Finding], comparison: Comparison) -> bool:
+def is_good_approximation(fields: dict[str, Finding], reward: Finding, comparison: Comparison) -> bool:
     """Exact hardly anywhere, far off hardly anywhere: a limit of the environment, not a slip of the declaration.
 
-    A slip either breaks a field badly or, like a centre that is off by a little, leaves most pairs exact.
+    A slip either breaks a field badly or, like a centre that is off by a little, leaves most pairs exact. Where all
+    fields follow and only the reward does not, something that never moves may be declared wrongly.
     """
-    everywhere = any(finding.share_broken >= NEARLY_ALL for finding in findings)
-    close = all(finding.agreement > CLOSE and finding.reachable_error < FAR for finding in findings)
+    everywhere = any(finding.share_broken >= NEARLY_ALL for finding in fields.values())
+    close = all(f.agreement > CLOSE and f.reachable_error < FAR for f in (*fields.values(), reward))
     return everywhere and close and float(comparison.reachable.mean()) > 0.5
+
+
+def told_by_action(comparison: Comparison, actions: np.ndarray | None) -> list[str]:
+    """Of discrete actions: which follow the declaration and which do not, where there are both."""
+    if actions is None:
+        return []
+    broken = np.any([errors.broken for errors in comparison.fields.values()], axis=0)
+    moved = [errors.moved for errors in comparison.fields.values() if errors.moved is not None]
+    told = comparison.made & (np.any(moved, axis=0) if moved else True)
+    counts = {int(action): told[actions == action].sum() for action in np.unique(actions)}
+    shares = {a: broken[actions == a].sum() / count for a, count in counts.items() if count >= FEWEST}
+    follow = [action for action, share in shares.items() if share <= MOSTLY]
+    astray = [action for action, share in shares.items() if share >= MOST]
+    if not follow or not astray:
+        return []
+    extreme = all(share in (0.0, 1.0) for share in shares.values())
+    well, badly = ("always", "never") if extreme else ("mostly", "hardly ever")
+    verb = "follows" if len(follow) == 1 else "follow"
+    return [f"by action: {', '.join(map(str, follow))} {well} {verb}, {', '.join(map(str, astray))} {badly}"]
 
 
 def judge(
@@ -149,11 +171,15 @@ def judge(
         off = [f"{name} ({findings[name].error:.1f})" for name in worst if findings[name].error > SLIGHT]
         reasons.append(f"{never} itself be visited" + (f", and {', '.join(off)} are furthest off" if off else ""))
     changes = " and ".join(map(str, mending.changes))
-    slip = mending.centres or not _holds_in_places(comparison, mending)
+    # With observations as declared, actions cannot follow in two ways: what mends them alone tells the right one.
+    slip = mending.centres or mending.acts or not _holds_in_places(comparison, mending)
     if slip and mending.exact:
         reasons.append(f"a small change makes it exact ({changes})")
-    elif slip and not reasons and mending.changes and not mending.centres and mending.factor >= TURNS_THE_TABLE:
+    elif slip and not reasons and not mending.centres and _removes_most(mending):
         reasons.append(f"a small change removes most of the error ({changes})")
+    if not reasons and _only_the_reward(findings, reward):
+        often = "every state" if reward.share_broken == 1.0 else "nearly every state"
+        reasons.append(f"the reward is broken in {often} while all that is seen follows: suspect the declaration")
     if exact and not reasons:
         if control <= TELLING and hidden:
             return UNDECIDED, (f"{', '.join(hidden)}: numbers so large that rounding hides what a step changes",)
@@ -161,7 +187,34 @@ def judge(
             return UNDECIDED, ("one and the same step ends the episode at one time and not at another",)
         itself = f"up to {percent(control)} of a step's change"
         return UNDECIDED, (f"nothing differs by more than the environment does from itself, {itself}",)
-    return (NOT_A_SYMMETRY if reasons else LOCALLY_BROKEN), tuple(reasons)
+    if reasons:
+        return NOT_A_SYMMETRY, tuple(reasons)
+    return LOCALLY_BROKEN, _how_locally({**findings, "reward": reward, "termination": termination}, comparison)
+
+
+def _how_locally(rows: dict[str, Finding], comparison: Comparison) -> tuple[str, ...]:
+    """What the words "locally broken" alone would not let a reader expect."""
+    leaving = 0.0 if comparison.leaving is None else float(comparison.leaving.mean())
+    if leaving and comparison.reachable.all() and all(finding.is_exact for finding in rows.values()):
+        return (f"only where the image of an action leaves the action bounds, in {percent(leaving)} of comparisons",)
+    always = [name for name, finding in rows.items() if finding.share_broken == 1.0]
+    if not always:
+        return ()
+    named = ", ".join(always) if len(always) <= 3 else f"{', '.join(always[:2])} and {len(always) - 2} more"
+    return (f"{named} in every state, so an approximation at best",)
+
+
+def _removes_most(mending: Mending) -> bool:
+    """Whether changes mend most of what is wrong: the mean error, or for actions alone the share of broken pairs."""
+    before, after = mending.shares
+    fewer = mending.acts and after <= FEWER * before
+    return bool(mending.changes) and (mending.factor >= TURNS_THE_TABLE or fewer)
+
+
+def _only_the_reward(findings: dict[str, Finding], reward: Finding) -> bool:
+    """Whether the reward alone is off, by much and nearly everywhere: nothing is local there."""
+    follow = all(finding.is_exact for finding in findings.values())
+    return follow and reward.share_broken >= NEARLY_ALL and reward.error >= SLIGHT
 
 
 def _holds_in_places(comparison: Comparison, mending: Mending) -> bool:

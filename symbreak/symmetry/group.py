@@ -30,6 +30,8 @@ from symbreak.symmetry.relations import check_representation, crossings, require
 if TYPE_CHECKING:
     from symbreak.symmetry.rep import Atom
 
+WHOLE = 1e-14  # entries of a turn that are whole up to this are whole
+
 
 class Group:
     """Generators and Lie-algebra generators with the relations that every representation must satisfy.
@@ -127,11 +129,11 @@ class Group:
 
     # --- atoms -------------------------------------------------------------------------------------------------
 
-    def atom(self, name: str, matrices: Matrices = (), lie: Matrices = ()) -> Atom:
+    def atom(self, name: str, matrices: Matrices = (), lie: Matrices = (), entries: Sequence[str] = ()) -> Atom:
         """Any orthogonal representation, one matrix per generator; refused unless it satisfies the relations."""
         from symbreak.symmetry.rep import Atom
 
-        return Atom(self, name, matrices, lie)
+        return Atom(self, name, matrices, lie, entries)
 
     @property
     def trivial(self) -> Atom:
@@ -226,7 +228,8 @@ class Group:
                 raise InputError(f"joint {joint!r} should be mirrored to {image!r}, which is not among {list(joints)}")
             permutation.append(position[image])
         signs = [-1.0 if any(part in joint for part in flips) else 1.0 for joint in joints]
-        return self.permutation(name, [permutation], [signs])
+        atom = self.permutation(name, [permutation], [signs])
+        return self.atom(name, atom.matrices, atom.lie, entries=joints)
 
     def lift(self, factor: int, atom: Atom) -> Atom:
         """An atom of one factor of a product, as an atom of the product on which the other factor does nothing."""
@@ -241,5 +244,8 @@ class Group:
 
 
 def turn(angle: float) -> Matrix:
-    """The rotation of the plane by an angle."""
-    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    """The rotation of the plane by an angle; quarter turns have entries 0, 1 and -1 exactly."""
+    matrix = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    whole = np.rint(matrix) + 0.0  # no negative zeros
+    # An environment of whole numbers shall find whole numbers in an image.
+    return np.where(np.abs(matrix - whole) < WHOLE, whole, matrix)

@@ -19,11 +19,17 @@ from symbreak.symmetry.relations import TOLERANCE, check_representation
 
 
 class Atom:
-    """An orthogonal representation of `group` by the images of its generators, verified when made."""
+    """An orthogonal representation of `group` by the images of its generators, verified when made.
 
-    def __init__(self, group: Group, name: str, matrices: Matrices, lie: Matrices = ()) -> None:
+    `entries` are names of its coordinates, for messages alone; atoms that differ in them only are equal.
+    """
+
+    def __init__(
+        self, group: Group, name: str, matrices: Matrices, lie: Matrices = (), entries: Sequence[str] = ()
+    ) -> None:
         self.group = group
         self.name = name
+        self.entries = tuple(entries)
         self.matrices = frozen_squares(matrices, f"atom {name!r}")
         self.lie = frozen_squares(lie, f"atom {name!r}, Lie generators")
         shapes = {m.shape for m in (*self.matrices, *self.lie)}

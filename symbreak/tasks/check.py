@@ -156,7 +156,7 @@ def _reset(environment: gym.Env, seed: int) -> Any:
     try:
         result = environment.reset(seed=seed)
     except Exception as problem:
-        raise EnvironmentFault(f"reset(seed={seed}) raised {_one_line(problem)}") from problem
+        raise EnvironmentFault(f"reset(seed={seed}) raised {one_line(problem)}") from problem
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
         raise EnvironmentFault(f"reset returned {_kind(result)}: return (observation, info) with a dict info")
     return result[0]
@@ -166,7 +166,7 @@ def _step(environment: gym.Env, action: Any, time: int) -> tuple[Any, Any, Any, 
     try:
         result = environment.step(action)
     except Exception as problem:
-        raise EnvironmentFault(f"step {time} raised {_one_line(problem)}") from problem
+        raise EnvironmentFault(f"step {time} raised {one_line(problem)}") from problem
     if not isinstance(result, tuple) or len(result) != 5:
         count = f"{len(result)} values" if isinstance(result, tuple) else _kind(result)
         raise EnvironmentFault(f"step returned {count}: return the five values {STEP_RESULT}")
@@ -231,6 +231,7 @@ def _kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"
 
 
-def _one_line(problem: BaseException) -> str:
+def one_line(problem: BaseException) -> str:
+    """What was raised, its kind first, short enough for a message of ours."""
     text = " ".join(str(problem).split())
     return f"{type(problem).__name__}: {text[:200]}" if text else type(problem).__name__

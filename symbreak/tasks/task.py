@@ -14,9 +14,9 @@ from typing import Any, Literal, cast
 
 import gymnasium as gym
 
-from symbreak.errors import InputError
+from symbreak.errors import EnvironmentFault, InputError, SymbreakError
 from symbreak.symmetry import Symmetry
-from symbreak.tasks.check import check_environment
+from symbreak.tasks.check import check_environment, one_line
 from symbreak.tasks.rendering import ensure_gl
 
 
@@ -88,7 +88,7 @@ def user_task(environment: str | gym.Env | Callable[..., gym.Env], symmetry: Sym
     of the task are ordinary values: change them with `dataclasses.replace`.
     """
     factory = _factory(environment)
-    sample = factory()
+    sample = _sample(factory)
     try:
         check_environment(sample, symmetry)
         horizon = sample.spec.max_episode_steps if sample.spec is not None else None
@@ -104,6 +104,16 @@ def user_task(environment: str | gym.Env | Callable[..., gym.Env], symmetry: Sym
         training_steps=100_000 if symmetry.discrete else 1_000_000,
         random_steps=1_000 if symmetry.discrete else 10_000,
     )
+
+
+def _sample(factory: Callable[..., gym.Env]) -> gym.Env:
+    """A first environment; what a user's constructor raises is the environment's fault."""
+    try:
+        return factory()
+    except SymbreakError:
+        raise
+    except Exception as problem:
+        raise EnvironmentFault(f"making the environment raised {one_line(problem)}; mend its constructor") from problem
 
 
 def _factory(environment: Any) -> Callable[..., gym.Env]:

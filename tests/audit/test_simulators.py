@@ -281,7 +281,7 @@ def test_actions_beyond_their_bounds_are_taken_at_the_bounds():
         images = np.array(evidence._image_actions(acting, element, evidence.situations))
         assert np.abs(images).max() <= 1.0
         raw = acting.act(element, np.array([situation.action for situation in evidence.situations]))
-        np.testing.assert_array_equal(images, np.clip(raw, -1.0, 1.0))
+        np.testing.assert_array_equal(images, np.clip(raw, -1.0, 1.0).astype(np.float32))
 
 
 def test_an_exact_step_is_the_image_of_the_step_element_by_element():

@@ -73,8 +73,11 @@ def test_frequencies():
         if np.linalg.det(turn) > 0:
             np.testing.assert_allclose(fast, np.linalg.matrix_power(turn, 3), atol=1e-9)
         assert np.linalg.det(fast) == pytest.approx(np.linalg.det(turn))
-    np.testing.assert_allclose(C(4).rotation(1).matrices[0], QUARTER, atol=1e-12)
-    np.testing.assert_allclose(C(2).rotation(1).matrices[0], -np.eye(2), atol=1e-12)
+    np.testing.assert_array_equal(C(4).rotation(1).matrices[0], QUARTER)  # whole numbers stay whole
+    np.testing.assert_array_equal(C(8).rotation(6).matrices[0], -np.asarray(QUARTER))
+    np.testing.assert_array_equal(D(4).rotation(1).matrices[0], QUARTER)
+    np.testing.assert_array_equal(C(2).rotation(1).matrices[0], -np.eye(2))
+    assert not np.any(np.signbit(C(4).rotation(2).matrices[0]) & (C(4).rotation(2).matrices[0] == 0))
 
 
 def test_atoms_are_values():

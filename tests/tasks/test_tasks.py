@@ -365,6 +365,20 @@ def test_an_environment_that_cannot_be_made_again_is_refused(environment, messag
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("given", ["class", "id"])
+def test_what_a_constructor_raises_is_an_environment_fault(given):
+    class Unfinished(gym.Env):
+        def __init__(self):
+            raise ValueError("no\nlicence")
+
+    gym.register("Unfinished-v0", Unfinished)
+    try:
+        with pytest.raises(EnvironmentFault, match=r"^making the environment raised ValueError: no licence"):
+            user_task(Unfinished if given == "class" else "Unfinished-v0", pole())
+    finally:
+        gym.registry.pop("Unfinished-v0")
+
+
 def test_what_is_no_environment_is_refused():
     with pytest.raises(InputError, match="int is no environment"):
         _factory(3)
