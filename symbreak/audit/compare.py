@@ -64,6 +64,12 @@ class Comparison:
         return bool(self.reachable.all()) and not any(errors.broken.any() for errors in self.everything)
 
     @property
+    def exact_share(self) -> float:
+        """Share of pairs whose images can all be visited and of which nothing is broken."""
+        broken = np.any([errors.broken for errors in self.everything], axis=0)
+        return float((self.reachable & ~broken).all(axis=1).mean())
+
+    @property
     def score(self) -> float:
         """Mean error over everything compared, each capped at 2; an image that cannot be reached counts 2."""
         capped = [np.where(self.reachable, np.minimum(errors.relative, 2.0), 2.0) for errors in self.everything]

@@ -19,6 +19,7 @@ from symbreak.symmetry import Symmetry
 FINALISTS = 5
 CHANGES = 3
 WORTH_TELLING = 0.8  # a change that leaves more than this share of the score is not worth mentioning
+RIVAL = 1.25  # changes whose scores differ by less than this factor are told apart on all pairs
 OFF_CENTRE = 0.5  # a field whose mid-range is further from zero than this share of its half range may be off centre
 
 
@@ -38,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Mending:
-    """Changes, and how a symmetry compares before and after all of them: mean errors and shares of broken pairs.
+    """Changes, and how a symmetry compares before and after all of them: mean errors and shares of exact pairs.
 
     `factor` is that by which the first change alone lowers the error of the most telling pairs. `exact` says that the
     changes lead to an exact symmetry in all pairs, `centres` that one of them moves a centre, `acts` that all of them
@@ -47,7 +48,7 @@ class Mending:
 
     changes: tuple[Change, ...] = ()
     errors: tuple[float, float] = (0.0, 0.0)
-    shares: tuple[float, float] = (1.0, 1.0)
+    exact_shares: tuple[float, float] = (0.0, 0.0)
     factor: float = 1.0
     exact: bool = False
     centres: bool = False
@@ -89,7 +90,7 @@ def mend(
     return Mending(
         changes=tuple(trial.change for trial in changes),
         errors=(before.score, after.score),
-        shares=(before.broken_share(before.everything), after.broken_share(after.everything)),
+        exact_shares=(before.exact_share, after.exact_share),
         factor=found[0].score / found[1].score if found[1].score else np.inf,
         exact=after.exact,
         centres=any(trial.centres for trial in changes),
@@ -100,7 +101,7 @@ def mend(
 def _best(
     evidence: Evidence, current: _Trial, trials: list[_Trial], few: np.ndarray, more: np.ndarray
 ) -> tuple[Comparison, _Trial] | None:
-    """The best single change, looked for on few pairs and confirmed on more; an exact one on all of them."""
+    """The best single change, looked for on few pairs and confirmed on more."""
 
     def better(trials: list[_Trial], chosen: np.ndarray) -> list[tuple[Comparison, _Trial]]:
         limit = _compare(evidence, current, chosen).score
@@ -112,9 +113,21 @@ def _best(
         )
 
     finalists = better([trial for _, trial in better(trials, few)[:FINALISTS]], more)
-    candidates = [pair for pair in finalists if pair[0].exact]
-    everywhere = (pair for pair in candidates if _compare(evidence, pair[1], np.arange(evidence.pairs)).exact)
-    return next(everywhere, next(iter(finalists), None))
+    return _confirmed(evidence, finalists)
+
+
+def _confirmed(evidence: Evidence, finalists: list[tuple[Comparison, _Trial]]) -> tuple[Comparison, _Trial] | None:
+    """The first finalist that is exact in all pairs; else, of those about as good as the best, what is so in most."""
+    rivals = [pair for pair in finalists if pair[0].score <= RIVAL * finalists[0][0].score]
+    if len(rivals) <= 1:
+        return next(iter(rivals), None)
+    exact_shares = []
+    for pair in rivals:
+        everywhere = _compare(evidence, pair[1], np.arange(evidence.pairs))
+        if everywhere.exact:
+            return pair
+        exact_shares.append(everywhere.exact_share)
+    return rivals[int(np.argmax(exact_shares))]
 
 
 def _compare(evidence: Evidence, trial: _Trial, chosen: np.ndarray) -> Comparison:

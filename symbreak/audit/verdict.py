@@ -27,7 +27,7 @@ FAR = 0.5  # a mean error above half a step's change is no approximation
 NEARLY_ALL = 0.95
 SLIGHT = 0.1  # a mean error below a tenth of a step's change is an approximation
 MOSTLY = 0.2  # share of its pairs broken up to which an action follows the declaration
-FEWER = 0.5  # a change of actions alone that leaves at most this share of the broken pairs mends a slip
+SOME, FAR_MORE = 0.3, 2.0  # a slip is mended where this share of pairs is exact, and this many times as many
 TURNS_THE_TABLE = 3.0  # one change that lowers the mean error by this factor: the declaration has a slip
 
 
@@ -205,10 +205,10 @@ def _how_locally(rows: dict[str, Finding], comparison: Comparison) -> tuple[str,
 
 
 def _removes_most(mending: Mending) -> bool:
-    """Whether changes mend most of what is wrong: the mean error, or for actions alone the share of broken pairs."""
-    before, after = mending.shares
-    fewer = mending.acts and after <= FEWER * before
-    return bool(mending.changes) and (mending.factor >= TURNS_THE_TABLE or fewer)
+    """Whether changes mend most of what is wrong: in the mean, or exactly in far more pairs than before."""
+    before, after = mending.exact_shares
+    far_more = after >= max(SOME, FAR_MORE * before)
+    return bool(mending.changes) and (mending.factor >= TURNS_THE_TABLE or far_more)
 
 
 def _only_the_reward(findings: dict[str, Finding], reward: Finding) -> bool:

@@ -60,6 +60,8 @@ class VisitedStates(Evidence):
         self._control = control(simulator, visited, self._scales)
         self.situations = [situation for situation, kept in zip(visited, self._control.kept, strict=True) if kept]
         self.pairs, self.left_out = len(self.situations), states - len(self.situations)
+        if isinstance(simulator.env.action_space, Discrete):
+            self.few, self.more = 15, 60  # a handful would not show every action
         self.allowance = "ten times" if self._control.repeats else "twice"
         self._floor = np.maximum(self._control.largest, self._scales.rounding)
         self.control = max(float((self._control.largest / self._scales.sizes).max()), self._control.reward)
