@@ -109,7 +109,7 @@ class Agent:
         self._home: Path | None = None  # the directory that was loaded or saved last
         self._predicted = 0
         self._acting: dict[bool, Any] = {}  # compiled, by whether deterministic
-        self._space: Any = None
+        self._action_space: Any = None
 
     def __repr__(self) -> str:
         return f"<{self.config.method} {self.task.algorithm.upper()} on {self.task.name}, {self.num_timesteps} steps>"
@@ -183,8 +183,39 @@ class Agent:
         import jax
 
         from symbreak.nn.keys import named_key
+        from symbreak.training.guarded import in_bounds
 
-        run, layout = self._require_run(), self.task.symmetry(self.config.symmetry).observation
+        run, observation = self._require_run(), self._observations(observation)
+        batch = np.atleast_2d(observation)
+        key = named_key(jax.random.key(self.config.seed), "predict")
+        if not deterministic or run.agent.method.sample_when_evaluating:
+            self._predicted += 1
+            key = jax.random.fold_in(key, self._predicted)
+        step = np.int32(max(run.step, run.agent.config.learning_starts))
+        actions = np.asarray(self._act(deterministic)(run.driver.agent_state, batch, step, key))
+        actions = in_bounds(self._space(), actions)
+        return (actions if observation.ndim == 2 else actions[0]), None
+
+    def gate(self, observation: Any, action: Any) -> Any:
+        """How probable the gate finds it that the symmetry is broken there, for one pair or a batch of pairs.
+
+        Actions are given as the environment takes them and `predict` returns them; one pair has one number as answer.
+        """
+        from symbreak.gates.gate import FixedGate
+        from symbreak.training.guarded import from_bounds
+        from symbreak.training.maps import gates_of
+
+        run, observation, space = self._require_run(), self._observations(observation), self._space()
+        gate, method = run.agent.gate, self.config.method
+        if isinstance(gate, FixedGate):
+            raise InputError(f"{method} has no gate that looks at states and actions; train one that has: 'partial'")
+        pairs = np.atleast_2d(observation), from_bounds(space, action, observation.shape[:-1]).reshape(-1, *space.shape)
+        gates = np.asarray(gates_of(gate, run.driver.agent_state.gate, *pairs))
+        return gates if observation.ndim == 2 else float(gates[0])
+
+    def _observations(self, observation: Any) -> np.ndarray:
+        """One observation or a batch of them; others are refused."""
+        layout = self.task.symmetry(self.config.symmetry).observation
         with np.errstate(over="ignore"):
             observation = np.asarray(observation, np.float32)
         if observation.ndim not in (1, 2) or observation.shape[-1] != layout.size:
@@ -196,15 +227,7 @@ class Agent:
             place = tuple(int(index) for index in np.argwhere(~np.isfinite(observation))[0])
             where = f"observation[{', '.join(map(str, place))}] ({layout.owner(place[-1])})"
             raise InputError(f"{where} is {observation[place]}; give finite numbers")
-        batch = np.atleast_2d(observation)
-        key = named_key(jax.random.key(self.config.seed), "predict")
-        if not deterministic or run.agent.method.sample_when_evaluating:
-            self._predicted += 1
-            key = jax.random.fold_in(key, self._predicted)
-        step = np.int32(max(run.step, run.agent.config.learning_starts))
-        actions = np.asarray(self._act(deterministic)(run.driver.agent_state, batch, step, key))
-        actions = self._in_bounds(actions)
-        return (actions if observation.ndim == 2 else actions[0]), None
+        return observation
 
     def _act(self, deterministic: bool) -> Callable[..., Any]:
         """Actions for a batch; compiled once per size of batch."""
@@ -224,14 +247,13 @@ class Agent:
             self._acting[deterministic] = jax.jit(act)
         return self._acting[deterministic]
 
-    def _in_bounds(self, actions: np.ndarray) -> np.ndarray:
-        from symbreak.training.evaluate import in_bounds
-
-        if self._space is None:
+    def _space(self) -> Any:
+        """The environment's actions."""
+        if self._action_space is None:
             environment = self.task.make(self.config.symmetry)
-            self._space = environment.action_space
+            self._action_space = environment.action_space
             environment.close()
-        return in_bounds(self._space, actions)
+        return self._action_space
 
     def evaluate(self, episodes: int = 10, seed: int = 0, gate: str = "own", random: float = 0.0) -> Any:
         """Greedy episodes on a new environment: print the answer, or read `mean_return`, `success`, `gate_use`.

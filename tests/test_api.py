@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import gymnasium as gym
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,7 +20,9 @@ import symbreak
 from symbreak.errors import EnvironmentFault, InputError, StorageFault
 from symbreak.symmetry import Layout, Symmetry, Z
 from symbreak.training.evaluate import greedy_policy
+from symbreak.training.gate_record import read_gate_record
 from symbreak.training.inspection import fingerprint, verify
+from symbreak.training.record import read_status
 from symbreak.training.run import Run, RunConfig
 
 mirror = Z(2)
@@ -35,6 +38,7 @@ CHOSEN = Symmetry(
     name="mirror",
 )
 TINY = {"width": 8, "batch": 8, "learning_starts": 20, "episodes": 1, "evaluations": 2}
+WIDER = {**TINY, "width": 16}  # what two experts need
 GATE = {"width": 8, "predictor_width": 8, "warmup": 30}
 
 
@@ -81,6 +85,11 @@ def learned():
     return small(seed=3).learn(60)
 
 
+@pytest.fixture(scope="module")
+def gated():
+    return symbreak.SAC(Point, PUSHED, gate=GATE, **WIDER).learn(60)
+
+
 def test_an_agent_learns_predicts_and_is_evaluated(learned):
     assert learned.num_timesteps == 60
     assert [row["step"] for row in learned.rows] == [30, 60]
@@ -103,6 +112,9 @@ def test_an_agent_learns_predicts_and_is_evaluated(learned):
     assert result.returns == learned.evaluate(episodes=3, seed=1).returns
     assert result.returns != learned.evaluate(episodes=3, seed=2).returns
     assert "return" in str(result)
+    assert "\n" not in repr(result)
+    assert len(repr(result)) < 200  # not every reward
+    assert len(repr(result.episodes[0])) < 60
 
 
 def test_a_gate_that_is_drawn_in_evaluations_is_drawn_in_predictions_too():
@@ -294,6 +306,63 @@ def test_dqn_with_a_gate():
     result = agent.evaluate(2)
     assert 0.0 <= result.gate_use <= 1.0
     assert all(0.0 <= p <= 1.0 for episode in result.episodes for p in episode.probabilities)
+    gate, state, here = agent._run.agent.gate, agent._run.driver.agent_state.gate, np.array([0.5, -0.2], np.float32)
+    expected = gate.of_actions(state, jnp.asarray(here))
+    assert abs(expected[0] - expected[1]) > 1e-6
+    np.testing.assert_allclose(agent.gate(np.stack([here, here]), [0, 1]), expected, atol=1e-6)
+    assert agent.gate(here, action) == pytest.approx(expected[int(action)], abs=1e-6)
+    for wrong in (2, -1, 0.5, [0], np.nan):
+        with pytest.raises(InputError, match="give"):
+            agent.gate(here, wrong)
+
+
+def test_the_gate_answers_for_actions_as_the_environment_takes_them(gated):
+    gate, state = gated._run.agent.gate, gated._run.driver.agent_state.gate
+    rng = np.random.default_rng(0)
+    observations, raw = rng.uniform(-1, 1, (6, 2)).astype(np.float32), rng.uniform(-1, 1, (6, 1)).astype(np.float32)
+    expected = np.asarray(jax.vmap(lambda s, a: gate.of_pair(state, s, a))(observations, raw))
+    assert np.ptp(expected) > 1e-4
+    np.testing.assert_allclose(gated.gate(observations, 3.0 * raw), expected, atol=1e-5)
+    assert np.abs(gated.gate(observations, raw) - expected).max() > 1e-5  # a control: bounds are ±3
+    one = gated.gate(observations[2], 3.0 * raw[2])
+    assert isinstance(one, float)
+    assert one == pytest.approx(expected[2], abs=1e-5)
+    action, _ = gated.predict(observations)
+    assert gated.gate(observations, action).shape == (6,)
+
+
+def test_pairs_that_do_not_fit_and_methods_without_a_gate(gated, learned):
+    here = np.array([0.5, -0.2])
+    wrong = {
+        "shape": ([[0.0], [0.0]], here, r"shape \(2, 1\); give one for each observation, shape \(1,\)"),
+        "bounds": ([3.1], here, "outside of Box"),
+        "infinite": ([np.nan], here, "outside of Box"),
+        "words": (["left"], here, "no numbers"),
+        "observation": ([0.0], [0.5], "have 2 numbers"),
+        "field": ([0.0], [0.5, np.inf], "speed"),
+    }
+    for action, observation, message in wrong.values():
+        with pytest.raises(InputError, match=message) as refused:
+            gated.gate(observation, action)
+        assert "\n" not in str(refused.value)
+    assert 0 < gated.gate(here, [3.0]) < 1  # a control: the bound itself is inside
+    with pytest.raises(InputError, match="vanilla has no gate"):
+        learned.gate(here, [0.0])
+
+
+def test_a_saved_agent_tells_where_its_gate_opens_and_what_to_think_of_it(gated, tmp_path):
+    gated.save(tmp_path / "run")
+    record = read_gate_record(tmp_path / "run")
+    assert record.pairs == 60
+    assert {entry.names[0] for entry in record.entries} == {"place", "speed", "push (action)"}
+    push = next(entry for entry in record.entries if entry.names == ("push (action)",))
+    assert -3 <= push.edges[0][0] < -1.5  # in the environment's own bounds
+    notes = read_status(tmp_path / "run")["notes"]
+    assert notes[:2] == ["reward symmetry unchecked", "termination symmetry unchecked"]
+    assert notes[2].startswith("the predictor explains ")  # sixty steps teach nothing
+    symbreak.load(tmp_path / "run", env=Point, symmetry=PUSHED).save(tmp_path / "again")
+    for name in ("gate.json", "status.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
 def test_our_own_tasks_by_name_and_vector_environments():

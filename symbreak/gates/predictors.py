@@ -154,6 +154,17 @@ class Predictors:
         predicted = jax.vmap(self.outcome.decode)(outputs)
         return jnp.mean(jax.vmap(self.outcome.distance, in_axes=(0, 0, None))(predicted, facts, scale))
 
+    def explained(self, state: PredictorState, batch: Any) -> Float[Array, ""]:
+        """Share of the variance of what follows (changes, and rewards where they are predicted) that the free predictor
+        explains, in the units of its loss; below zero it does worse than the mean would. NaN where nothing varies.
+        """
+        outcome = self.outcome
+        assert isinstance(outcome, IncrementOutcome)
+        targets = jax.vmap(outcome.target)(batch.observation, batch.next_observation, batch.reward) / self.scale(state)
+        predicted = self._free_outputs(state.free.model, state, batch)[:, : targets.shape[1]]
+        spread = jnp.sum((targets - jnp.mean(targets, axis=0)) ** 2)
+        return jnp.where(spread > 0, 1 - jnp.sum((predicted - targets) ** 2) / spread, jnp.nan)
+
     # --- learning -------------------------------------------------------------------------------------------------
 
     def observe(self, state: PredictorState, batch: Any) -> PredictorState:

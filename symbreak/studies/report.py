@@ -22,7 +22,8 @@ import numpy as np
 from symbreak.errors import EnvironmentFault, InputError, StorageFault
 from symbreak.studies.report_details import audit_bars, provenance
 from symbreak.studies.report_figures import bounds_of, paint, title_of
-from symbreak.studies.report_html import figure, glance, headline, overall_table, results_table, swatch, text
+from symbreak.studies.report_gate import gate_maps
+from symbreak.studies.report_html import figure, glance, headline, notices, overall_table, results_table, swatch, text
 from symbreak.studies.report_runs import Group, Run, find_runs, group_runs, read_json
 from symbreak.studies.report_tables import Overall, compare, overall
 from symbreak.studies.statistics import curve_band, iqm, mean, performance_profile
@@ -72,10 +73,12 @@ def _page(groups: list[Group], audits: dict[str, dict[str, Any]]) -> str:
         "style": _asset("report_template.css"),
         "title": text(title),
         "facts": text(facts),
+        "notices": notices(groups),
         "glance": glance(comparisons),
         "methods": "".join(_chip(number, label, styles) for number, label in enumerate(styles)),
         "tables": "".join(results_table(comparison, styles) for comparison in comparisons),
         "overall": overall_table(together, styles) if together else "",
+        "where": gate_maps(groups),
         "audits": "".join(audit_bars(name, audit) for name, audit in audits.items()),
         "provenance": provenance(groups),
         "data": _embedded(data),
@@ -148,8 +151,12 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _metrics(group: Group) -> set[str]:
-    """What there is to draw: everything recorded but the alarm, which is 1 in every run that goes on."""
-    return set(group.floors).union(*(run.metrics for run in group.runs)) - {"gate/finite"}
+    """What there is to draw: everything recorded but the alarm, which is 1 in every run that goes on, and the use of a
+    gate where nothing else is told of one: there is none.
+    """
+    recorded = set(group.floors).union(*(run.metrics for run in group.runs)) - {"gate/finite"}
+    gates = {metric for metric in recorded if metric.startswith("gate/")}
+    return recorded - gates if gates == {"gate/used"} else recorded
 
 
 def _metric(group: Group, metric: str) -> dict[str, Any]:

@@ -46,6 +46,8 @@ function addChart(chart) {
 }
 
 function draw(chart) {
+  if (chart.figure) chart.figure.hidden = !chart.recorded(); // without a gate, say, there is no chart of one
+  if (chart.figure?.hidden) return;
   const axes = chart.axes();
   const fresh = layout(axes);
   if (chart.shown === axes.y) { // the same quantity: hiding a method must not undo a zoom
@@ -117,6 +119,8 @@ function addCharts(holder, metric, centre) {
     byId(holder).append(figure);
     addChart({
       plot,
+      figure,
+      recorded: () => setting.groups.some((group) => group.metrics[metric()]),
       traces: () => curveTraces(setting, metric(), centre(), byId("single").checked),
       axes: () => ({
         x: "environment steps", y: data.titles[metric()] ?? metric(), xaxis: { tickformat: "~s", range: [0, 1.02 * last] },

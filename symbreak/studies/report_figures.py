@@ -56,6 +56,7 @@ TITLES = {
     "gate/calibration_error_strict": "calibration error against the strict oracle",
     "gate/spearman": "rank correlation with the true breaking",
     "gate/predictor_loss": "predictor loss",
+    "gate/explained": "share of a step's change that the predictor explains",
     "policy/equivariance_error": "equivariance error of the policy",
     "critic/value": "mean Q value",
     "critic/loss": "critic loss",

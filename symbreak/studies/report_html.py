@@ -13,6 +13,10 @@ from symbreak.studies.report_runs import Group
 from symbreak.studies.report_tables import Comparison, Overall, Row, metric_means
 from symbreak.studies.statistics import ENOUGH_SEEDS, Estimate
 
+MOST_NOTICES = 8
+UNCHECKED = "unchecked"
+BLIND = "What a gate does not predict can break unnoticed: gate.reward_head and gate.termination_head add to it."
+
 
 def text(value: object) -> str:
     return escape(str(value), quote=True)
@@ -68,6 +72,21 @@ def headline(groups: Sequence[Group]) -> tuple[str, str]:
     facts = [plural(len(runs), "run"), seeds + (" each" if len(runs) > 1 else ""), *steps, *trouble]
     listed = ", ".join(settings) if len(settings) > 1 else ""
     return f"{who} on {where}", " · ".join([*([listed] if listed else []), *facts])
+
+
+def notices(groups: Sequence[Group]) -> str:
+    """What runs have to say beside their results, each remark once with the methods that make it."""
+    said: dict[str, list[str]] = {}
+    for group in groups:
+        for run in group.runs:
+            notes = run.status.get("notes")
+            for note in dict.fromkeys(map(str, notes if isinstance(notes, list) else [])):
+                said.setdefault(note, []).append(f"{group.label} on {group.setting}")
+    lines = [f"<p><b>{text(note)}</b> ({text(', '.join(dict.fromkeys(who)))})</p>" for note, who in said.items()]
+    rest = f"<p>{plural(len(lines) - MOST_NOTICES, 'more remark')} under Runs.</p>" if len(lines) > MOST_NOTICES else ""
+    if any(note.endswith(UNCHECKED) for note in said):
+        rest += f"<p>{BLIND}</p>"
+    return f'<div class="notice">{"".join(lines[:MOST_NOTICES])}{rest}</div>' if lines else ""
 
 
 def glance(comparisons: Sequence[Comparison]) -> str:

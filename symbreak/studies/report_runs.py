@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from symbreak.agents.dqn import DQNConfig
+from symbreak.agents.sac import SACConfig
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies.statistics import area_under_curve
 from symbreak.training.files import read_file
@@ -30,6 +32,7 @@ from symbreak.training.strict_json import MOST_JSON
 
 RETURN, SUCCESS = "eval/return", "eval/success"
 SETTLED = ("finished", "failed")
+AGENTS = {entry.name for config in (DQNConfig, SACConfig) for entry in fields(config)}  # settings by name
 METHOD_ORDER = ("partial", "vanilla", "augmented", "exact", "rpp", "approximate", "oracle-minority", "oracle-strict")
 
 
@@ -235,12 +238,17 @@ def _label(run: Run, members: list[Run]) -> str:
     for part in ("agent", "gate"):
         ours = _changes(run, part)
         common = [key for key in ours if all(_changes(other, part).get(key, ...) == ours[key] for other in members)]
-        label += "".join(f" {key}={json.dumps(ours[key])}" for key in sorted(ours) if key not in common)
+        label += "".join(f" {_whose(part, key)}={json.dumps(ours[key])}" for key in sorted(ours) if key not in common)
     if len({json.dumps(other.config.get("environments", 1)) for other in members}) > 1:
         label += f" environments={config.get('environments', 1)}"
     if len({json.dumps(other.config.get("steps")) for other in members}) > 1 and _is_number(config.get("steps")):
         label += f" {config['steps']:,} steps"
     return label
+
+
+def _whose(part: str, key: str) -> str:
+    """A setting's name; of a gate's that the agent has too, also whose it is."""
+    return f"gate.{key}" if part == "gate" and key in AGENTS else key
 
 
 def _changes(run: Run, part: str) -> dict[str, Any]:

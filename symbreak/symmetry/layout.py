@@ -80,6 +80,16 @@ class Layout:
         return next(name for name, field in self.fields.items() if index in (field.indices or ()))
 
     @cached_property
+    def entries(self) -> tuple[str, ...]:
+        """A name for every entry of the vector: its field's, and which of the field it is where there are several."""
+        names = [""] * self.size
+        for name, field in self.fields.items():
+            labels = _labels(as_rep(field.rep))
+            for index, label in zip(field.indices or (), labels, strict=True):
+                names[index] = name if len(labels) == 1 else f"{name}[{label}]"
+        return tuple(names)
+
+    @cached_property
     def rep(self) -> Rep:
         """The sum of the fields' representations; `order` brings the flat vector into its order."""
         return Rep([block for field in self.fields.values() for block in as_rep(field.rep).blocks])
@@ -188,6 +198,18 @@ class Symmetry:
 
     def __repr__(self) -> str:
         return f"Symmetry({self.name}: {self.group}; observation {self.observation}; action {self.action})"
+
+
+def _labels(rep: Rep) -> list[str]:
+    """Of every coordinate: the name its atom gave it, else its number.
+
+    Of several copies of an atom each coordinate has its number: equal atoms were put together, whatever their names.
+    """
+    labels: list[str] = []
+    for atom, count in rep.blocks:
+        numbers = range(len(labels), len(labels) + count * atom.size)
+        labels += atom.entries if count == 1 and atom.entries else map(str, numbers)
+    return labels
 
 
 def _described(layout: Layout) -> str:

@@ -22,7 +22,7 @@ from symbreak.training.compiled import CompiledLoop, LoopState
 from symbreak.training.files import Damaged, is_count
 from symbreak.training.guarded import Limit, require_bounds
 from symbreak.training.hosted import HostedLoop, HostedState
-from symbreak.training.quality import GateJudge, equivariance_error
+from symbreak.training.quality import GateJudge, equivariance_error, explained_change
 from symbreak.training.replay import Replay
 from symbreak.training.seats import MOST_ACTIONS, Episode, reset_seed
 from symbreak.training.tally import Tally
@@ -232,11 +232,15 @@ class HostedDriver(Driver):
         self.loop.fresh_tally()
 
     def evaluate(self, step: int, pause: Pause) -> dict[str, float]:
-        result = self.loop.evaluate(self.episodes, pause)
+        result, state = self.loop.evaluate(self.episodes, pause), self.loop.state
+        result |= explained_change(self.agent, state.agent, state.replay)
         return result | _symmetry_of_policy(self.agent, self.loop.state, self.loop.key, step)
 
     def write_maps(self, directory: Path) -> None:
-        """Only grid-worlds have maps."""
+        from symbreak.training.maps import write_gate_map
+
+        state, space = self.loop.state, self.loop.seats[0].environment.environment.action_space
+        write_gate_map(self.agent, state.agent, state.replay, space, directory)
 
     def close(self) -> None:
         self.loop.close()

@@ -24,7 +24,7 @@ from symbreak.nn.keys import Key, named_key
 from symbreak.training.build import build_agent
 from symbreak.training.drivers import make_driver
 from symbreak.training.exchange import stored_checkpoint
-from symbreak.training.guarded import GuardedEnvironment, no_limit, require_an_end, steps_allowed
+from symbreak.training.guarded import GuardedEnvironment, in_bounds, no_limit, require_an_end, steps_allowed
 from symbreak.training.record import read_config
 from symbreak.training.settings import RunConfig, parse_parts
 
@@ -121,6 +121,9 @@ class Episode:
     def total(self) -> float:
         return float(np.sum(self.rewards))
 
+    def __repr__(self) -> str:
+        return f"<episode of {len(self.rewards)} steps, return {self.total:.3f}>"
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -164,6 +167,9 @@ class Evaluation:
     def _mean_probability(self) -> float | None:
         answers = [answer for episode in self.episodes for answer in episode.probabilities]
         return float(np.mean(answers)) if self.gated else None
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         count = len(self.episodes)
@@ -211,14 +217,6 @@ def greedy_policy(trained: Trained) -> Callable[[np.ndarray], Any]:
         return in_bounds(space, trained.act(np.asarray(observation, np.float32), step_key)[0])
 
     return policy
-
-
-def in_bounds(space: gym.Space, actions: np.ndarray) -> np.ndarray:
-    """Actions from [−1, 1] in the bounds of the environment; numbers of actions as they are."""
-    if isinstance(space, gym.spaces.Box):
-        middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
-        return (middle + half * actions).astype(space.dtype)
-    return actions.astype(np.int64)
 
 
 def show_episode(trained: Trained, seed: int, show: Show, random: float = 0.0) -> tuple[Episode, float]:

@@ -18,6 +18,7 @@ from symbreak.errors import InputError
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import lock_run_directory
 from symbreak.training.files import fsync_directory, read_file, storage_faults
+from symbreak.training.gate_record import FILE as GATE_RECORD
 from symbreak.training.grid_record import FILE as GRID_RECORD
 from symbreak.training.meta import Meta
 from symbreak.training.provenance import differences, provenance, versions
@@ -34,7 +35,8 @@ from symbreak.training.record import (
 from symbreak.training.run import Run
 from symbreak.training.segments import restore_replay
 
-OWN = (*PARTS, "config.json", "metrics.jsonl", "status.json", "run.lock", GRID_RECORD)  # what a run's directory holds
+FILES = ("config.json", "metrics.jsonl", "status.json", "run.lock", GRID_RECORD, GATE_RECORD)
+OWN = (*PARTS, *FILES)  # what a run's directory holds
 
 
 def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
@@ -90,7 +92,7 @@ def _write(run: Run, directory: Path) -> None:
     try:
         for row in memory.rows:
             record.write(row)
-        record.inexact = list(memory.inexact)
+        record.inexact, record.notes = list(memory.inexact), run.notes
         run.record, run.saved_step = record, -1
         run._follow(())
         run.save()

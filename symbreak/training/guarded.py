@@ -18,7 +18,40 @@ from symbreak.symmetry.layout import Layout, Symmetry
 from symbreak.tasks.check import require_finite
 
 Limit = Callable[[str], AbstractContextManager[None]]  # what is being done → a block that may not take too long
+ROUNDING = 1e-5  # relative to half of an action's range
 LONGEST_EPISODE = 20_000  # steps of an evaluation, where the environment declares no longer limit
+
+
+def in_bounds(space: gym.Space, actions: np.ndarray) -> np.ndarray:
+    """Actions from [−1, 1] in the bounds of the environment; numbers of actions as they are."""
+    if isinstance(space, gym.spaces.Box):
+        middle, half = _middle_and_half(space)
+        return (middle + half * actions).astype(space.dtype)
+    return actions.astype(np.int64)
+
+
+def from_bounds(space: gym.Space, actions: Any, batch: tuple[int, ...]) -> np.ndarray:
+    """The inverse of `in_bounds`, for as many actions as `batch` says; what an environment does not take is refused."""
+    try:
+        actions = np.asarray(actions, float)
+    except (TypeError, ValueError):
+        raise InputError("the actions are no numbers; give them as the environment takes them") from None
+    wanted = (*batch, *(space.shape or ()))
+    if actions.shape != wanted:
+        raise InputError(f"the actions have shape {actions.shape}; give one for each observation, shape {wanted}")
+    if isinstance(space, gym.spaces.Box):
+        middle, half = _middle_and_half(space)
+        scaled = (actions - middle) / half
+        if not np.all(np.abs(scaled) <= 1 + ROUNDING):  # neither is what is not finite
+            raise InputError(f"an action lies outside of {space}; give it as the environment takes it")
+        return np.clip(scaled, -1, 1).astype(np.float32)
+    if not np.isin(actions, np.arange(space.n if isinstance(space, gym.spaces.Discrete) else 0)).all():
+        raise InputError(f"an action is no number of {space}; give it as the environment takes it")
+    return actions.astype(np.int32)
+
+
+def _middle_and_half(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    return (space.high + space.low) / 2, (space.high - space.low) / 2
 
 
 def require_bounds(space: gym.Space, symmetry: Symmetry) -> None:
@@ -130,10 +163,7 @@ class GuardedEnvironment:
 
     def _scaled(self, action: np.ndarray) -> Any:
         space = self.environment.action_space
-        if isinstance(space, gym.spaces.Box):
-            middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
-            return (middle + half * action).astype(space.dtype)
-        return int(action)
+        return in_bounds(space, action) if isinstance(space, gym.spaces.Box) else int(action)
 
     @staticmethod
     def _raised(doing: str, problem: Exception) -> EnvironmentFault:

@@ -1,19 +1,45 @@
-"""What a trained agent does on every state of a grid-world: gate, disagreement, greedy action, beside the truth."""
+"""What a trained agent thinks, for reports: on every state of a grid-world gate, disagreement and greedy action beside
+the truth; elsewhere the gate on the pairs that were visited.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from symbreak.gates.learned import LearnedGate
 from symbreak.training.build import oracle_table
+from symbreak.training.gate_record import divide, write_gate_record
 from symbreak.training.grid_record import write_grid_record
+from symbreak.training.guarded import in_bounds
 
 CHUNK = 4096  # states at a time
+VISITED_PAIRS = 8192  # stored pairs that a gate is asked about
+
+
+@partial(jax.jit, static_argnums=0)
+def gates_of(gate: Any, gate_state: Any, observations: Any, actions: Any) -> jax.Array:
+    """The gate of every pair of a batch."""
+    return jax.vmap(lambda s, a: gate.of_pair(gate_state, s, a))(observations, actions)
+
+
+def write_gate_map(agent: Any, state: Any, replay: Any, space: gym.Space, directory: Path) -> None:
+    """Write `gate.json`, in which a report shows where the gate opens. Without a learned gate there is none."""
+    if not isinstance(agent.gate, LearnedGate):
+        return
+    visited, symmetry = replay.spread(VISITED_PAIRS), agent.symmetry
+    gates = gates_of(agent.gate, state.gate, visited.observation, visited.action)
+    actions = in_bounds(space, np.asarray(visited.action))
+    names = ("number",) if symmetry.discrete else symmetry.action.entries
+    columns = dict(zip(symmetry.observation.entries, np.asarray(visited.observation).T, strict=True))
+    columns |= {f"{name} (action)": column for name, column in zip(names, np.atleast_2d(actions.T), strict=True)}
+    write_gate_record(directory, divide(columns, np.asarray(gates)))
 
 
 def write_grid_maps(agent: Any, state: Any, world: Any, directory: Path) -> Path:

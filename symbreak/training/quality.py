@@ -1,7 +1,10 @@
-"""How well a gate finds what is broken, against a grid-world's own tables; how far a policy is from symmetric."""
+"""How well a gate finds what is broken, against a grid-world's own tables; what a predictor explains; how far a
+policy is from symmetric.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,10 +15,14 @@ import numpy as np
 from scipy.stats import rankdata
 
 from symbreak.agents.agent import Transition, augment
+from symbreak.gates.learned import LearnedGate
+from symbreak.models.predictor import IncrementOutcome
 from symbreak.nn.keys import Key, named_key
 from symbreak.theory import PermutationAction, TabularMDP, breaking, minority_gate, strict_gate
 
 SHOWN_STATES = 4096  # states on which a gate is judged, drawn once
+EXPLAINED_PAIRS = 2048  # stored transitions on which the free predictor is judged
+LITTLE = 0.5  # a predictor that explains less than this share of a step's change leaves labels to chance
 VISITED_STATES = 256  # stored states on which a policy's equivariance is measured
 
 
@@ -101,6 +108,28 @@ def _decisions(score: np.ndarray, truth: np.ndarray, suffix: str) -> dict[str, f
 @jax.jit(static_argnums=0)
 def _all_gates(gate: Any, gate_state: Any, observations: jax.Array) -> jax.Array:
     return jax.vmap(lambda observation: gate.of_actions(gate_state, observation))(observations)
+
+
+def explained_change(agent: Any, state: Any, replay: Any) -> dict[str, float]:
+    """The metric `gate/explained`: what a learned gate's labels can be worth. Empty without one, and on grid-worlds."""
+    gate = agent.gate
+    if not isinstance(gate, LearnedGate) or not isinstance(gate.outcome, IncrementOutcome):
+        return {}
+    return {"gate/explained": float(_explained(gate, state.gate, replay.spread(EXPLAINED_PAIRS)))}
+
+
+@jax.jit(static_argnums=0)
+def _explained(gate: LearnedGate, gate_state: Any, batch: Transition) -> jax.Array:
+    return gate.predictors.explained(gate_state.predictors, batch)
+
+
+def doubts(rows: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
+    """What a run has to say about its gate's labels, from the last row that knows."""
+    shares = [row["gate/explained"] for row in rows if "gate/explained" in row]
+    if not shares or shares[-1] >= LITTLE:
+        return ()
+    share = max(0.0, shares[-1])
+    return (f"the predictor explains {100 * share:.0f} % of a step's change: the gate's labels mean little yet",)
 
 
 def equivariance_error(agent: Any, state: Any, replay: Any, key: Key) -> float:

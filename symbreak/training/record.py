@@ -5,6 +5,7 @@ metrics.jsonl   one object per evaluation (and log); names are stable and docume
 status.json     running, finished, interrupted or failed, at which step, why it is not exact if it is not, and notes
 checkpoints/    the last three; see `checkpoint`
 replay/         what the checkpoints refer to; see `segments`
+gate.json       where a learned gate opens, at the end; see `gate_record` (grid-worlds: grid.json, `grid_record`)
 tensorboard/    the numbers of metrics.jsonl for TensorBoard
 run.lock        who writes here
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from symbreak.agents.agent import Transition
@@ -30,6 +31,13 @@ class Replay(eqx.Module):
         position = self.inserted % self.capacity
         data = jax.tree.map(lambda ring, leaf: ring.at[position].set(leaf), self.data, transition)
         return Replay(data, self.inserted + 1)
+
+    def spread(self, most: int) -> Transition:
+        """At most so many of the stored transitions, evenly from the oldest to the newest: nothing is drawn."""
+        stored = min(int(self.inserted), self.capacity)
+        oldest, count = int(self.inserted) - stored, min(stored, most)
+        index = (oldest + np.arange(count) * stored // count) % self.capacity
+        return jax.tree.map(lambda ring: ring[index], self.data)
 
     def sample(self, key: Key, batch: int) -> Transition:
         """Uniformly drawn with replacement from what is stored."""

@@ -130,10 +130,16 @@ class Run:
             raise
         return run
 
-    def _say_beside_results(self) -> None:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """To be read beside the results."""
         from symbreak.gates.gate import caveats
+        from symbreak.training.quality import doubts
 
-        self.record.notes = caveats(self.agent.gate)
+        return (*caveats(self.agent.gate), *doubts(self.rows))
+
+    def _say_beside_results(self) -> None:
+        self.record.notes = self.notes
         if self.record.directory is not None:
             self.watch.resume = f"continue with: {resume_command(self.record.directory)}"
 
@@ -180,6 +186,7 @@ class Run:
             self._torn = True  # as long as the row stands neither in the sums nor in the file
             self.record.write(row)
             self._torn = False
+            self.record.notes = self.notes
             self.row_step, self.saved_step = step, -1  # a checkpoint of this step lacks the row
             if report is not None:  # the speed is told, not recorded: equal runs have equal records
                 report({**self.rows[-1], "steps_per_second": self._speed})
@@ -297,6 +304,7 @@ class Run:
         self.record.inexact = [*known, *(reason for reason in fresh if reason not in known)]
         if not self.finished:
             self.record.continue_at(loaded.step, meta.metrics)
+            self.record.notes = self.notes
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from symbreak.studies.report_runs import find_runs, group_runs, natural
 from symbreak.studies.report_tables import compare, overall, summarise
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
+from symbreak.training.gate_record import divide, write_gate_record
 from symbreak.training.grid_record import read_grid_record, write_grid_record
 
 LEVELS = {"partial": 0.72, "vanilla": 0.05, "augmented": 0.35, "exact": -0.12, "rpp": 0.3, "approximate": 0.2}
@@ -98,6 +99,9 @@ AUDIT = {
 }
 
 
+NOTED = {"state": "finished", "step": 100_000, "notes": ["reward symmetry unchecked"]}
+
+
 def write_study(root: Path, *, seeds: int, tasks=("grid-20", "grid-40"), methods=tuple(LEVELS), size: int = 15) -> Path:
     for task in tasks:
         world = GridWorld(size=size, obstacles=int(task.split("-")[1]) * size**2 // 225, passable_penalty="40" in task)
@@ -110,6 +114,8 @@ def write_study(root: Path, *, seeds: int, tasks=("grid-20", "grid-40"), methods
                 if seed == 0 and method in ("partial", "vanilla"):
                     add_grid(run, world, gated=method == "partial")
                 if task == "grid-20" and method == "partial" and seed == 0:
+                    add_gate(run)
+                    (run / "status.json").write_text(json.dumps(NOTED))
                     (run / "audit.json").write_text(json.dumps(AUDIT))
     return root
 
@@ -151,6 +157,8 @@ def test_labels_say_what_differs(tmp_path):
     write_run(tmp_path / "b", seed=1)
     write_run(tmp_path / "c", preset="paper")
     write_run(tmp_path / "d", gate={"rate": 0.01})
+    write_run(tmp_path / "l", agent={"rate": 0.01})
+    write_run(tmp_path / "m", gate={"warmup": 500})  # no agent has one
     write_run(tmp_path / "e", task="ant", symmetry="paper", gate={"rate": 0.01})  # of all its setting: needs no word
     write_run(tmp_path / "f", task="ant", symmetry="exact", steps=5000)
     write_run(tmp_path / "g", task="ant", symmetry="exact", steps=7000)
@@ -167,7 +175,9 @@ def test_labels_say_what_differs(tmp_path):
         ("grid-0", "partial environments=8", 1),
         ("grid-20", "partial", 2),
         ("grid-20", "partial (paper)", 1),
+        ("grid-20", "partial gate.rate=0.01", 1),
         ("grid-20", "partial rate=0.01", 1),
+        ("grid-20", "partial warmup=500", 1),
         ("hopper", "partial threshold.deviations=1.5", 1),
         ("hopper", "partial threshold.deviations=-0.5", 1),
     ]
@@ -378,6 +388,74 @@ def test_a_wrong_grid_record_is_refused(tmp_path):
         read_grid_record(path)
 
 
+# ---- where a gate opens ----------------------------------------------------------------------------------------------
+
+
+def add_gate(run: Path, names=("left elbow", "right elbow", "hand"), even: bool = False) -> None:
+    """A gate that opens where the first two entries are large together."""
+    rng = np.random.default_rng(0)
+    entries = {name: rng.uniform(-1, 1, 2000) for name in names}
+    first, second = (entries[name] for name in names[:2])
+    gate = np.where((first > 0) & (second > 0.5), 0.9, 0.05)
+    write_gate_record(run, divide(entries, np.full(2000, 0.2) if even else gate))
+
+
+def test_the_page_shows_where_a_gate_opens(tmp_path):
+    add_gate(write_run(tmp_path / "a", task="arm"))
+    write_run(tmp_path / "b", task="arm", method="vanilla")
+    page = make_report([tmp_path], tmp_path / "report.html")
+    said = words_of(page)
+    part = said.split("Where the gate says “broken”")[-1]
+    assert "arm · partial seed 0 On 2,000 visited pairs" in part
+    assert part.index("right elbow") < part.index("left elbow") < part.index("hand")  # by what they explain
+    assert "right elbow over left elbow together they explain" in part or "left elbow over right elbow" in part
+    assert re.search(r"gate 0\.90 on \d+ pairs", part)
+    assert re.search(r"right elbow explains \d\d %, gate 0\.05 to 0\.\d\d", part)
+    figures = (
+        page.read_text().count('<figure class="card strip">'),
+        page.read_text().count('<figure class="card both">'),
+    )
+    assert figures == (3, 1)
+    (tmp_path / "a" / "gate.json").unlink()  # a run from before there were records
+    assert 'id="where"' not in make_report([tmp_path], tmp_path / "report.html").read_text()
+
+
+def test_a_gate_that_says_the_same_everywhere_is_not_drawn(tmp_path):
+    add_gate(write_run(tmp_path / "a", task="arm"), even=True)
+    page = make_report([tmp_path], tmp_path / "report.html")
+    assert "the same nearly everywhere" in words_of(page)
+    assert '<figure class="card strip">' not in page.read_text()
+    (tmp_path / "a" / "gate.json").write_text("{}")
+    with pytest.raises(StorageFault, match=r"gate\.json is no gate record"):
+        make_report([tmp_path], tmp_path / "report.html")
+
+
+def test_what_runs_have_to_say_stands_at_the_top(tmp_path):
+    for number, notes in enumerate((["reward symmetry unchecked", "it rained"], ["reward symmetry unchecked"], "odd")):
+        run = write_run(tmp_path / str(number), seed=number)
+        (run / "status.json").write_text(json.dumps({"state": "finished", "step": 100_000, "notes": notes}))
+    top = words_of(make_report([tmp_path], tmp_path / "report.html")).split("Learning curves")[0]
+    assert top.count("reward symmetry unchecked (partial on grid-20)") == 1
+    assert "it rained (partial on grid-20)" in top.replace(" )", ")")
+    assert "can break unnoticed" in top
+    quiet = write_run(tmp_path / "elsewhere" / "quiet")
+    assert 'class="notice"' not in make_report([quiet], tmp_path / "r.html").read_text().split("<main")[0]
+
+
+def test_a_method_without_a_gate_has_no_chart_of_one(tmp_path):
+    for name, method in (("a", "vanilla"), ("b", "partial")):
+        run = write_run(tmp_path / name, method=method)
+        rows = [json.loads(line) | {"gate/used": 0.0} for line in (run / "metrics.jsonl").read_text().splitlines()]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def titles(run: str) -> set[str]:
+        page = make_report([tmp_path / run], tmp_path / "report.html").read_text()
+        return set(json.loads(Tags(page).scripts[1])["titles"])
+
+    assert not any(metric.startswith("gate/") for metric in titles("a"))
+    assert {"gate/used", "gate/rate"} <= titles("b")  # a control
+
+
 # ---- the page as a file ----------------------------------------------------------------------------------------------
 
 
@@ -456,7 +534,8 @@ def hostile_page(tmp_path_factory) -> Path:
         run = write_run(
             root / f"run {number} <i>&", task=evil, method=evil, symmetry=evil, preset=evil, seed=evil, **{evil: evil}
         )
-        (run / "status.json").write_text(json.dumps({"state": evil, "step": 5, "reason": evil}))
+        (run / "status.json").write_text(json.dumps({"state": evil, "step": 5, "reason": evil, "notes": [evil]}))
+        add_gate(run, names=(evil, f"{evil} too", "hand"))
         rows = [
             json.loads(line) | {evil: 1.0, f"gate/{evil}": 0.5}
             for line in (run / "metrics.jsonl").read_text().splitlines()
@@ -708,6 +787,18 @@ def test_a_visitor_with_mouse_and_keyboard(page, tmp_path):
     assert note["home"] == note["range"]
     assert note["light"] != note["dark"]
     assert note["hash"].startswith("#goal=")
+
+
+@browser
+def test_settings_without_the_metric_have_no_empty_chart(tmp_path):
+    write_run(tmp_path / "runs" / "a")
+    write_run(tmp_path / "runs" / "b", task="grid-40", method="vanilla")
+    page = make_report([tmp_path / "runs"], tmp_path / "report.html")
+    dom, complaints = browse(page.as_uri(), tmp_path / "profile")
+    assert complaints == []
+    curves, gates = dom.split('id="curve-charts"')[1].split('id="gate-charts"')
+    charts = [re.findall(r"<figure class=\"card\"( hidden)?", part.split("</section>")[0]) for part in (curves, gates)]
+    assert [[bool(hidden) for hidden in part] for part in charts] == [[False, False], [False, True]]
 
 
 @browser

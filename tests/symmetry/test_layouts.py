@@ -35,6 +35,19 @@ def test_fields_follow_each_other():
     assert str(layout) == "a: P, b: 2V, c: R"
 
 
+def test_every_entry_has_a_name():
+    names = quadruped().observation.entries
+    assert names[:6] == ("height", "gravity[0]", "gravity[1]", "gravity[2]", "angles[FL_hip]", "angles[FL_thigh]")
+    assert len(set(names)) == quadruped().observation.size
+    mirror = Z(2)
+    hips, knees = (mirror.mirrored([f"L_{joint}", f"R_{joint}"], {"L_": "R_"}) for joint in ("hip", "knee"))
+    assert hips == knees  # the names are no part of the representation
+    swapped = Layout({"legs": Field(hips, (1, 0)), "still": Field(mirror.trivial, (2,))})
+    assert swapped.entries == ("legs[R_hip]", "legs[L_hip]", "still")
+    mixed = Layout({"legs": hips + mirror.trivial, "both": hips + knees})  # equal atoms were put together
+    assert mixed.entries == ("legs[L_hip]", "legs[R_hip]", "legs[2]", "both[0]", "both[1]", "both[2]", "both[3]")
+
+
 def test_matrix_acts_in_the_order_of_the_vector():
     turn = Z(4)
     layout = Layout(

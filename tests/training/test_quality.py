@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from symbreak.agents.agent import Transition
-from symbreak.gates import FixedGate
+from symbreak.gates import FixedGate, GateConfig
 from symbreak.gates.gate import OracleGate
+from symbreak.gates.predictors import Predictors, PredictorState
+from symbreak.models.predictor import IncrementOutcome
 from symbreak.tasks.diagnostic import mirror
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.tasks.symmetries import grid
@@ -24,6 +26,7 @@ from symbreak.training.quality import (
     GateJudge,
     auroc,
     calibration_error,
+    doubts,
     equivariance_error,
     precision_recall,
     rank_correlation,
@@ -126,6 +129,42 @@ def test_of_a_mirrored_policy_there_is_no_error_and_of_a_constant_one_two_sqrt_h
 
 def test_of_a_constant_move_three_of_four_turns_do_not_correspond():
     assert error(grid(), lambda x: jnp.int32(2)) == pytest.approx(0.75, abs=0.08)
+
+
+def test_what_a_predictor_explains_by_hand():
+    """Changes of 1 and 3 times a direction: saying the mean explains nothing, saying them everything."""
+    symmetry = mirror(continuous=True)
+    predictors = Predictors(symmetry, IncrementOutcome(symmetry), GateConfig(width=8, predictor_width=8))
+    state = predictors.init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    before = jnp.asarray(rng.normal(size=(64, symmetry.observation.size)), jnp.float32)
+    action = jnp.asarray(rng.uniform(-1, 1, (64, symmetry.action.size)), jnp.float32)
+    change = jnp.where(jnp.arange(64)[:, None] % 2, 3.0, 1.0) * jnp.ones((64, symmetry.observation.size))
+    batch = Transition(before, action, jnp.zeros(64), before + change, jnp.ones(64))
+
+    def constant(value: float) -> PredictorState:
+        head = lambda s: s.free.model.network.head  # noqa: E731
+        parts = (jnp.zeros_like(head(state).kernel), jnp.full_like(head(state).bias, value))
+        return eqx.tree_at(lambda s: (head(s).kernel, head(s).bias), state, parts)
+
+    assert predictors.explained(constant(2.0), batch) == pytest.approx(0.0, abs=1e-5)
+    assert predictors.explained(constant(3.0), batch) == pytest.approx(-1.0, abs=1e-5)
+    trained = state
+    assert predictors.explained(trained, batch) < 0.5
+    for _ in range(400):
+        trained, _ = predictors.train(trained, batch)
+    told = float(predictors.explained(trained, batch))
+    loss = predictors.free_loss(trained.free.model, trained, batch)
+    assert told == pytest.approx(1 - loss / symmetry.observation.size, abs=1e-4)  # each entry's change has variance 1
+    assert np.isnan(predictors.explained(state, jax.tree.map(lambda leaf: leaf[:1], batch)))
+
+
+def test_a_run_doubts_labels_whose_predictor_explains_little():
+    said = "the predictor explains 11 % of a step's change: the gate's labels mean little yet"
+    assert doubts([{"step": 5, "gate/explained": 0.114}]) == (said,)
+    assert doubts([{"step": 5, "gate/explained": -3.0}])[0].startswith("the predictor explains 0 %")
+    assert doubts([{"step": 5, "gate/explained": 0.1}, {"step": 6, "gate/explained": 0.8}, {"step": 7}]) == ()
+    assert doubts([]) == doubts([{"step": 5}]) == ()  # without a gate nothing is doubted
 
 
 def test_metrics_have_it_and_tensorboard_has_the_metrics(tmp_path):

@@ -24,8 +24,9 @@ from symbreak.training import provenance as provenance_module
 from symbreak.training.arrays import array_to_json
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import DirectoryInUse
-from symbreak.training.drivers import CompiledDriver, _read_episode
+from symbreak.training.drivers import CompiledDriver, HostedDriver, _read_episode
 from symbreak.training.files import Damaged
+from symbreak.training.gate_record import read_gate_record
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.meta import KEYS
 from symbreak.training.record import read_status
@@ -162,6 +163,39 @@ def test_pieces_and_reopening_are_one_run(config, grid_run, point_run, tmp_path)
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status == json.loads((reference / "status.json").read_text())
     assert (status["state"], status["step"], status["exact"]) == ("finished", config.steps, True)
+
+
+def test_where_a_gate_opens_is_told_by_every_way_to_the_end_and_leaves_no_trace(tmp_path, monkeypatch):
+    gate = {"width": 8, "predictor_width": 8, "warmup": 80}
+    config = replace(POINT, method="partial", agent={**SAC_TINY, "width": 16}, gate=gate)
+    with Run.create(config, tmp_path / "whole", task=point_task()) as run:
+        run.advance()
+    run = Run.create(config, tmp_path / "parts", task=point_task())
+    for until in (100, 137, config.steps):
+        run.advance(until)
+        run.close()
+        run = Run.open(tmp_path / "parts", task=point_task())
+    run.close()
+    for name in ("gate.json", "metrics.jsonl", "status.json"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert all("gate/explained" in row for row in rows)
+    assert {entry.names[0] for entry in read_gate_record(tmp_path / "whole").entries} == {
+        "angle",
+        "speed",
+        "push (action)",
+    }
+    monkeypatch.setattr(HostedDriver, "write_maps", lambda self, directory: None)
+    monkeypatch.setattr("symbreak.training.drivers.explained_change", lambda *_: {})
+    with Run.create(config, tmp_path / "silent", task=point_task()) as run:
+        run.advance()
+    assert not (tmp_path / "silent" / "gate.json").exists()
+    assert fingerprint(tmp_path / "silent") == fingerprint(tmp_path / "whole") == fingerprint(tmp_path / "parts")
+
+
+def test_methods_without_a_learned_gate_tell_nothing_of_one(point_run):
+    assert not (point_run / "gate.json").exists()
+    assert "notes" not in read_status(point_run)
 
 
 def test_steps_are_told_as_they_are_made_and_leave_no_trace(point_run, tmp_path):
