@@ -38,6 +38,11 @@ class AbstractOutcome(abc.ABC):
     def unchecked(self) -> tuple[str, ...]:
         """What follows a state and an action but is not predicted."""
 
+    @property
+    @abc.abstractmethod
+    def is_categorical(self) -> bool:
+        """Whether distances are probabilities: total variations between predicted distributions."""
+
     @abc.abstractmethod
     def loss(
         self, output: Array, observation: Array, next_observation: Array, reward: Array, terminated: Array, scale: Array
@@ -71,6 +76,10 @@ class CellOutcome(AbstractOutcome):
     def __post_init__(self) -> None:
         if self.reward_head == "categorical" and len(self.reward_values) < 2:
             raise InputError("a categorical reward head needs at least two reward values of the layout")
+
+    @property
+    def is_categorical(self) -> bool:
+        return self.reward_head != "scalar"
 
     @property
     def cells(self) -> int:
@@ -174,6 +183,10 @@ class IncrementOutcome(AbstractOutcome):
     reward_head: bool = False
     termination_head: bool = False
     scaled: bool = True
+
+    @property
+    def is_categorical(self) -> bool:
+        return False
 
     @property
     def entries(self) -> int:

@@ -139,13 +139,11 @@ def make_gate(
             config = replace(config, disagreement="trained", shared_predictor_trunk=True)
         config = replace(config, **changes)
         outcome = outcome_for(task, symmetry_name, preset, config)
-        if config.threshold.kind == "absolute" and not isinstance(outcome, CellOutcome):
+        if config.threshold.kind == "absolute" and not outcome.is_categorical:
             raise InputError(
                 f"the threshold 'absolute' is a probability, and on {task.name} the predictors predict numbers: "
-                "use gate.threshold.kind=error or sigma"
+                "use gate.threshold.kind=sigma"
             )
-        if config.threshold.kind == "absolute" and outcome.reward_head == "scalar":
-            raise InputError("the threshold 'absolute' does not fit the published reward head: use another kind")
         return LearnedGate(symmetry, outcome, config)
     if task.jax_env is None:
         raise InputError(

@@ -112,7 +112,9 @@ def parse_some(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, An
             raise InputError(f"{where}: {name} is {value}; use 1 or more")
         checked[name] = _checked(hints[name], value, f"{where}: {name}")
         number = checked[name]
-        if name in POSITIVE and number is not None and number <= 0:
+        if number is None:
+            continue
+        if name in POSITIVE and number <= 0:
             raise InputError(f"{where}: {name} is {value}; use more than 0")
         if name in AT_MOST_ONE and not 0 <= number <= 1:
             raise InputError(f"{where}: {name} is {value}; use a number between 0 and 1")

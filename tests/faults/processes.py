@@ -13,8 +13,9 @@ from pathlib import Path
 from counting import Outcome, Tier, count, problem_of, python, require
 from test_resume import TINY, VANILLA, Case, hanging, start, wait_for
 
-from symbreak.studies.launch import WORKER, Progress, arguments_of, record_directory, run_directory, run_local
+from symbreak.studies.launch import WORKER, Progress, arguments_of, run_local
 from symbreak.studies.plans import Job
+from symbreak.studies.records import record_directory, run_directory
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.run import RunConfig
 

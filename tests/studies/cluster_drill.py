@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from symbreak.studies.cluster import run_on_ray
-from symbreak.studies.launch import run_directory
 from symbreak.studies.plans import Job, plan
+from symbreak.studies.records import run_directory
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from symbreak.studies.launch import record_directory, run_local
+from symbreak.studies.launch import run_local
 from symbreak.studies.plans import Job
+from symbreak.studies.records import record_directory
 
 # One worker for all, and first the test that wants no cluster: it would find one that another test started.
 pytestmark = [
