@@ -259,6 +259,7 @@ def test_the_help_of_studies_names_every_one(monkeypatch, capsys):
 def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):
     """With runs that are there already; `tests/studies/test_launch.py` makes some."""
     from symbreak.studies.plans import plan
+    from symbreak.studies.records import checksums
 
     asked = ("--seeds", "1", "--methods", "exact", "--settings", "grid-20")
     (job,) = plan("grid-obstacles", seeds=1, methods=["exact"], settings=["grid-20"])
@@ -271,7 +272,8 @@ def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):
     (record / "config.json").write_text(json.dumps(job.config.to_json()))
     (record / "status.json").write_text('{"state": "finished"}')
     (record / "metrics.jsonl").write_text('{"step": 100000, "eval/return": 0.5}\n')
-    (record / "record.json").write_text(json.dumps({"digest": job.digest, "state": "finished"}))
+    facts = {"digest": job.digest, "state": "finished", "files": checksums(record)}
+    (record / "record.json").write_text(json.dumps(facts))
     code, out, _ = run(monkeypatch, capsys, "study", "grid-obstacles", *asked)
     assert (code, "1 of 1 runs finished" in out) == (0, True)
     code, out, _ = run(monkeypatch, capsys, "report", "results", "--verify", "--figures", "figures")
