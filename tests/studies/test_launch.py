@@ -241,7 +241,7 @@ def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, caps
     assert first[0]["fingerprint"] != first[1]["fingerprint"]
 
     # The kill left no trace: the same run without it.
-    alone = tmp_path / "alone"
+    alone = tmp_path / "elsewhere" / "alone"
     run_local(jobs[:1], alone, poll=0.05)
     assert facts(alone, jobs[0])["fingerprint"] == first[0]["fingerprint"]
 
