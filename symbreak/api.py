@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,8 @@ def _make(
 
 def _steps(name: str, value: float) -> int:
     """A number of environment steps; 1e5 is one too."""
-    if not value >= 1 or value != value // 1:  # neither holds for what is no number, or infinite
-        raise InputError(f"{name} is {value}; use a whole number of environment steps, 1 or more")
+    if not isinstance(value, Real) or not value >= 1 or value != value // 1:  # neither holds for NaN, or infinity
+        raise InputError(f"{name} is {value!r}; use a whole number of environment steps, 1 or more")
     return int(value)
 
 
@@ -216,8 +217,11 @@ class Agent:
     def _observations(self, observation: Any) -> np.ndarray:
         """One observation or a batch of them; others are refused."""
         layout = self.task.symmetry(self.config.symmetry).observation
-        with np.errstate(over="ignore"):
-            observation = np.asarray(observation, np.float32)
+        try:
+            with np.errstate(over="ignore"):
+                observation = np.asarray(observation, np.float32)
+        except (TypeError, ValueError):
+            raise InputError(f"the observation is no array of {layout.size} numbers, or of such rows") from None
         if observation.ndim not in (1, 2) or observation.shape[-1] != layout.size:
             raise InputError(
                 f"observations of {self.task.name} have {layout.size} numbers, one row or a batch of rows; "

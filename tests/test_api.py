@@ -416,13 +416,44 @@ def test_observations_and_runs_that_do_not_fit(learned, tmp_path):
         learned.predict(np.array([0.5, np.nan]))
     with pytest.raises(InputError, match=r"observation\[2, 0\] \(place\) is inf"):
         learned.predict(np.array([[0.5, 0.1], [0.5, 0.1], [1e300, np.nan]]))
-    with pytest.raises(InputError, match="total_timesteps is 0"):
-        learned.learn(0)
+    for words in ("far", [[0.5, 0.1], [0.5]], {"place": 0.5}):
+        with pytest.raises(InputError, match="the observation is no array of 2 numbers"):
+            learned.predict(words)
+    for steps in (0, 2.5, np.inf, np.nan):
+        with pytest.raises(InputError, match=f"total_timesteps is {steps}; use a whole number"):
+            learned.learn(steps)
     learned.save(tmp_path / "run")
     with pytest.raises(InputError, match="a run never stores what to import"):
         symbreak.load(tmp_path / "run")
     with pytest.raises(InputError, match="is about Point, not Sides"):
         symbreak.load(tmp_path / "run", env=Sides, symmetry=CHOSEN)
+
+
+def test_what_a_type_checker_would_tell_is_told_in_one_line_too():
+    """Outside of these tests, which check types themselves."""
+    program = """
+import symbreak
+from symbreak.errors import InputError
+
+def told(call):
+    try:
+        call()
+    except InputError as error:
+        print(error)
+
+agent = symbreak.DQN("grid-20")
+told(lambda: agent.learn("5"))
+told(lambda: agent.learn(None))
+told(lambda: (symbreak.C(2), symbreak.C(2.0)))
+told(lambda: symbreak.D("3"))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == [
+        "total_timesteps is '5'; use a whole number of environment steps, 1 or more",
+        "total_timesteps is None; use a whole number of environment steps, 1 or more",
+        "C(2.0): a cyclic group needs a whole number n ≥ 2",
+        "D('3'): a dihedral group needs a whole number n ≥ 3; for less use Z(2) or a product",
+    ]
 
 
 def test_audit_is_a_function_and_a_package():

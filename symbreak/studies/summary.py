@@ -18,15 +18,14 @@ from symbreak.studies.plans import Job, digest_of
 from symbreak.studies.records import checksums
 from symbreak.studies.report_runs import Run, find_runs, group_runs, read_json
 from symbreak.studies.report_tables import summarise
-from symbreak.training.files import replace_file, storage_faults
+from symbreak.training.files import alone_in, replace_file
 from symbreak.training.record import read_config
 
 
 def add_to_plan(study: Path, jobs: Sequence[Job]) -> None:
     """These runs are asked for too; a run of that name with another configuration is replaced."""
-    path = study / "plan.json"
-    plan = _plan_of(study) | {job.name: job.digest for job in jobs}
-    _write(path, plan)
+    with alone_in(study):
+        _write(study / "plan.json", _plan_of(study) | {job.name: job.digest for job in jobs})
 
 
 def _plan_of(study: Path) -> dict[str, str]:
@@ -39,7 +38,8 @@ def _plan_of(study: Path) -> dict[str, str]:
 def write_summary(results: Path) -> Path:
     """Sum up every study in the directory."""
     require_summary(results)
-    return _write(results / "summary.json", summary_of(results))
+    with alone_in(results):
+        return _write(results / "summary.json", summary_of(results))
 
 
 def require_summary(results: Path) -> None:
@@ -69,8 +69,6 @@ def _runs_of(study: Path) -> list[Run]:
 
 
 def _write(path: Path, content: Any) -> Path:
-    with storage_faults(f"create {path.parent}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
     return path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from numbers import Integral
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -12,11 +13,11 @@ from symbreak.symmetry.elements import Matrix, Word
 from symbreak.symmetry.group import Group, turn
 
 
-@lru_cache
+@lru_cache(typed=True)
 def C(n: int) -> Group:
     """Cyclic group of n elements; its base representation shifts coordinates, (ρx)_i = x_{i-1}."""
-    if n < 2:
-        raise InputError(f"C({n}): a cyclic group needs n ≥ 2")
+    if not isinstance(n, Integral) or n < 2:
+        raise InputError(f"C({n!r}): a cyclic group needs a whole number n ≥ 2")
     return Group(f"C{n}", [np.roll(np.eye(n), 1, axis=0)], relations=[((0, n),)])
 
 
@@ -25,11 +26,11 @@ def Z(n: int) -> Group:
     return C(n)
 
 
-@lru_cache
+@lru_cache(typed=True)
 def D(n: int) -> Group:
     """Symmetries of the regular n-gon (2n elements): rotation and reflection of the plane."""
-    if n < 3:
-        raise InputError(f"D({n}): a dihedral group needs n ≥ 3; use Z(2) or a product for smaller ones")
+    if not isinstance(n, Integral) or n < 3:
+        raise InputError(f"D({n!r}): a dihedral group needs a whole number n ≥ 3; for less use Z(2) or a product")
     words: list[Word] = [((0, n),), ((1, 2),), ((0, 1), (1, 1), (0, 1), (1, 1))]
     return Group(f"D{n}", [turn(2 * np.pi / n), np.diag([1.0, -1.0])], relations=words)
 

@@ -15,25 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.training.checkpoint import Checkpoints
+from symbreak.training.checkpoint import Checkpoints, Loaded
 from symbreak.training.directory import lock_run_directory
 from symbreak.training.files import fsync_directory, read_file, storage_faults
 from symbreak.training.gate_record import FILE as GATE_RECORD
 from symbreak.training.grid_record import FILE as GRID_RECORD
-from symbreak.training.meta import Meta
-from symbreak.training.provenance import differences, provenance, versions
+from symbreak.training.provenance import versions
 from symbreak.training.record import (
     MOST_METRICS,
     PARTS,
     Record,
-    is_finished,
     no_checkpoint,
     read_config,
     refuse_existing,
     require_prefix,
 )
 from symbreak.training.run import Run
-from symbreak.training.segments import restore_replay
+from symbreak.training.saving import require_symmetry, take_up
 
 FILES = ("config.json", "metrics.jsonl", "status.json", "run.lock", GRID_RECORD, GATE_RECORD)
 OWN = (*PARTS, *FILES)  # what a run's directory holds
@@ -118,25 +116,18 @@ def read_run(directory: Path, task: Any) -> Run:
 def _read(run: Run, directory: Path) -> None:
     trees, replay = run.driver.templates()
     loaded = stored_checkpoint(directory, trees, run.agent.symmetry.digest)
-    meta = Meta.parse(loaded.meta, str(loaded.path))
-    run.step, run.row_step, run.ledger = loaded.step, meta.row_step, meta.ledger
-    run.finished = is_finished(directory) and loaded.step == run.schedule.end
-    restored = restore_replay(directory / "replay", loaded.segments, replay)
-    mismatch = run.driver.restore(loaded.step, loaded.trees, restored, meta.environment)
+    meta, _ = take_up(run, loaded, replay, directory)
     path = directory / "metrics.jsonl"
     data = read_file(path, MOST_METRICS)[: meta.metrics.size]
     require_prefix(data, meta.metrics, path)
     run.record.rows = [json.loads(line) for line in data.splitlines()]
-    changed = [*differences(meta.provenance, provenance()), *([mismatch] if mismatch else [])]
-    run.record.inexact = list(dict.fromkeys([*meta.inexact, *changed]))
 
 
-def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> Any:
+def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> Loaded:
     """The newest undamaged checkpoint of a run; nothing is locked or changed."""
     checkpoints = Checkpoints(directory / "checkpoints", directory / "replay")
     loaded = checkpoints.load(trees) if checkpoints.directory.is_dir() else None
     if loaded is None:
         raise no_checkpoint(directory)
-    if loaded.meta.get("symmetry") != digest:
-        raise InputError(f"{loaded.path} was saved under another symmetry; give the one the run was started with")
+    require_symmetry(loaded, digest)
     return loaded

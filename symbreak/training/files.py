@@ -8,13 +8,14 @@ how many there may be.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -83,6 +84,23 @@ def is_count(value: Any) -> TypeGuard[int]:
 
 def is_sha256(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Made if it is not there. Others who ask for the same wait: what is read inside is still so when it is written.
+
+    Where a file system has no locks nobody waits.
+    """
+    with storage_faults(f"create {directory}"):
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

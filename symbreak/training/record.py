@@ -89,7 +89,7 @@ def refuse_existing(directory: Path, given: str = "") -> None:
 
 def _refuse(directory: Path, given: str = "") -> None:
     if is_finished(directory):
-        raise InputError(f"{directory} already holds a finished run; choose another --out")
+        raise InputError(f"{directory} already holds a finished run; choose another directory")
     if (directory / "config.json").exists():
         raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_again(directory, given)}")
 

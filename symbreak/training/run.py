@@ -16,7 +16,7 @@ from typing import Any
 from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFault, StorageFault, SymbreakError
 from symbreak.training.directory import DirectoryInUse
 from symbreak.training.files import read_file
-from symbreak.training.provenance import differences, provenance, versions
+from symbreak.training.provenance import provenance, versions
 from symbreak.training.record import (
     MOST_METRICS,
     Record,
@@ -89,7 +89,7 @@ class Run:
         self._torn = False  # it broke off in the middle of a step or row: that state is neither saved nor continued
         self._segments: Any = None
         self._speed = 1.0  # environment steps per second
-        self._provenance = provenance()
+        self.provenance = provenance()
 
     @classmethod
     def create(
@@ -238,24 +238,14 @@ class Run:
         """
         if self.record.directory is None or self._torn or self.saved_step == self.step:
             return
+        from symbreak.training.saving import meta_of
         from symbreak.training.tally import require_finite_state
 
         require_finite_state(self.driver.agent_state, self.step)
         self.record.beat(always=True)
         trees, replay, facts = self.driver.save()
         self._segments.follow(replay)
-        meta = {
-            "config": self.config.identity,
-            "symmetry": self.agent.symmetry.digest,
-            "provenance": self._provenance,
-            "inexact": list(self.record.inexact),
-            "metrics": self.record.metrics,
-            "ledger": self.ledger.to_json(),
-            "row_step": self.row_step,
-            "capacity": self.agent.config.capacity,
-            "environment": facts,
-        }
-        self.record.checkpoints.save(self.step, trees, meta, self._segments.seal())
+        self.record.checkpoints.save(self.step, trees, meta_of(self, facts), self._segments.seal())
         self.saved_step = self.step
 
     def _follow(self, references: Any) -> None:
@@ -268,8 +258,7 @@ class Run:
             )
 
     def _load(self) -> None:
-        from symbreak.training.meta import Meta
-        from symbreak.training.segments import restore_replay
+        from symbreak.training.saving import take_up
 
         directory = self.record.directory
         assert directory is not None
@@ -285,23 +274,11 @@ class Run:
             return
         for status in loaded.passed_over:
             _warn(f"passed over {status.path.name}: {status.problem}")
-        where = str(loaded.path)
-        meta = Meta.parse(loaded.meta, where)
-        if meta.config != _plain(self.config.identity):
-            raise InputError(f"{directory / 'config.json'} is not the one {where} was saved with; restore it")
-        if meta.symmetry != self.agent.symmetry.digest:
-            raise InputError(f"{where} was saved under another symmetry; give the one the run was started with")
-        self.step = self.saved_step = loaded.step
-        self.row_step, self.ledger = meta.row_step, meta.ledger
-        self.finished = is_finished(directory) and loaded.step == self.schedule.end
-        restored = restore_replay(directory / "replay", loaded.segments, replay)
-        mismatch = self.driver.restore(loaded.step, loaded.trees, restored, meta.environment)
-        self._follow(loaded.segments)
-        known = meta.inexact
-        fresh = [*differences(meta.provenance, self._provenance), *([mismatch] if mismatch else [])]
-        for reason in fresh:
+        meta, reasons = take_up(self, loaded, replay, directory)
+        for reason in reasons:
             _warn(f"this run is no longer exact: {reason}")
-        self.record.inexact = [*known, *(reason for reason in fresh if reason not in known)]
+        self.saved_step = loaded.step
+        self._follow(loaded.segments)
         if not self.finished:
             self.record.continue_at(loaded.step, meta.metrics)
             self.record.notes = self.notes
@@ -336,13 +313,6 @@ class Run:
             self.save()
         finally:
             self._leave(None)
-
-
-def _plain(value: Any) -> Any:
-    """As it comes back from JSON."""
-    import json
-
-    return json.loads(json.dumps(value))
 
 
 def _warn(text: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from symbreak.commands.studying import report
 from symbreak.errors import InputError
+from symbreak.studies import summary
 from symbreak.studies.markdown import marks, put_into, sections_of
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.records import checksums, refuse_replacing, take_over
@@ -56,6 +59,33 @@ def test_a_plan_grows_with_what_is_asked_for(results):
     add_to_plan(results / "grid-obstacles", plan("grid-obstacles", seeds=3, methods=["exact"], settings=["grid-20"]))
     with pytest.raises(InputError, match=r"lacks 1 of 3 runs \(grid-20/exact/seed-2\)"):
         verify(results)
+
+
+def test_studies_that_start_and_end_together_lose_nothing_of_each_other(results, monkeypatch):
+    """Between reading and writing there is time for the others, as on a slow disk."""
+    for name in ("_plan_of", "summary_of"):
+        slowly_after(monkeypatch, name)
+    asked = plan("grid-obstacles", seeds=5, methods=["exact"], settings=["grid-20"])[2:]
+
+    def one(job):
+        add_to_plan(results / "grid-obstacles", [job])
+        write_record(results / "grid-obstacles", job, final=0.0)
+        write_summary(results)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(one, asked))
+    assert verify(results) == 5
+
+
+def slowly_after(monkeypatch, name):
+    called = getattr(summary, name)
+
+    def slow(directory):
+        found = called(directory)
+        time.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(summary, name, slow)
 
 
 def test_a_finished_run_is_not_replaced_and_budgets_are_not_mixed(results):

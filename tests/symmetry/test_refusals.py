@@ -97,8 +97,8 @@ REFUSALS = {
         lambda: Group("odd", lie=SO3().lie, circles=[(0, 1)]),
         r"each of the 3 Lie generators once",
     ),
-    "C1": (lambda: C(1), r"C\(1\): a cyclic group needs n ≥ 2"),
-    "D2": (lambda: D(2), r"D\(2\): a dihedral group needs n ≥ 3"),
+    "C1": (lambda: C(1), r"C\(1\): a cyclic group needs a whole number n ≥ 2"),
+    "D2": (lambda: D(2), r"D\(2\): a dihedral group needs a whole number n ≥ 3"),
 }
 
 

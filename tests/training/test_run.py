@@ -25,6 +25,7 @@ from symbreak.training.arrays import array_to_json
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import DirectoryInUse
 from symbreak.training.drivers import CompiledDriver, HostedDriver, _read_episode
+from symbreak.training.exchange import read_run
 from symbreak.training.files import Damaged
 from symbreak.training.gate_record import read_gate_record
 from symbreak.training.inspection import fingerprint, verify
@@ -313,6 +314,8 @@ def test_a_changed_configuration_is_refused(point_run, tmp_path):
     path.write_text(json.dumps({**config, "seed": 5}))
     with pytest.raises(InputError, match=r"config.json is not the one"):
         Run.open(tmp_path / "run", task=point_task())
+    with pytest.raises(InputError, match=r"config.json is not the one"):
+        read_run(tmp_path / "run", point_task())
     path.write_text(json.dumps({**config, "sede": 5}))
     with pytest.raises(InputError, match="did you mean 'seed'"):
         Run.open(tmp_path / "run", task=point_task())
