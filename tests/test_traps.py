@@ -106,7 +106,7 @@ TRAPS = {
             THRESHOLD: "test_five_values_of_the_sigma_rule_by_hand "
             "test_the_first_threshold_is_not_smoothed_with_the_zero_it_starts_from "
             "test_a_threshold_is_recomputed_every_so_many_environment_steps "
-            "test_before_the_first_threshold_nothing_is_labelled"
+            "test_the_first_batch_sets_the_first_threshold_whatever_the_step"
         },
     ),
     11: trap(

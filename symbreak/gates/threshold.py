@@ -17,10 +17,12 @@ from jaxtyping import Array, Bool, Float
 
 from symbreak.models.statistics import Running
 
+ThresholdKind = Literal["sigma", "quantile", "absolute", "error"]
+
 
 @dataclass(frozen=True)
 class ThresholdRule:
-    kind: Literal["sigma", "quantile", "absolute", "error"] = "sigma"
+    kind: ThresholdKind = "sigma"
     deviations: float = 1.5  # κ
     smoothing: float = 0.2  # β, the weight of the old value
     every: int = 200  # environment steps between two values
@@ -48,7 +50,7 @@ def observe(
     error: Float[Array, ""] | None = None,
     stride: int = 1,
 ) -> tuple[ThresholdState, Float[Array, " batch"]]:
-    """Take a batch into account and label it; before the first threshold nothing is labelled broken.
+    """Take a batch into account and label it. The first batch sets the first threshold, whatever the step.
 
     `error` is the free predictor's mean error on the batch, in the units of the disagreement; the rule of that name
     needs it. Batches come every `stride` environment steps; the first of them in `every` steps renews the threshold.
@@ -66,10 +68,9 @@ def observe(
             raise ValueError("the threshold rule 'error' was given no error")
         raw = rule.multiple * error
     smoothed = jnp.where(state.known, rule.smoothing * state.value + (1 - rule.smoothing) * raw, raw)
-    due = step % rule.every < stride
+    due = ~state.known | (step % rule.every < stride)
     value = jnp.where(due, smoothed, state.value)
-    known = state.known | due
-    return ThresholdState(statistics, value, known), jnp.where(known, _above(disagreement, value), 0.0)
+    return ThresholdState(statistics, value, jnp.ones((), bool)), _above(disagreement, value)
 
 
 def _quantile(values: Float[Array, " batch"], level: float) -> Float[Array, ""]:

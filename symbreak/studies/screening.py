@@ -35,10 +35,12 @@ from symbreak.gates.learned import LearnedGate
 from symbreak.nn.keys import Key, named_key
 from symbreak.studies.random_policy import random_episodes, random_quadrant, random_transitions
 from symbreak.studies.variants import CONTINUOUS_VARIANTS, GRID_VARIANTS, ROBOT_VARIANTS, Variant
+from symbreak.symmetry.layout import Symmetry
 from symbreak.tasks.diagnostic import diagnostic_task, in_patch
 from symbreak.tasks.task import Task
-from symbreak.training.build import StateIndex, make_gate, oracle_table
+from symbreak.training.build import make_gate
 from symbreak.training.quality import GateJudge, auroc
+from symbreak.training.truth import StateIndex, oracle_table
 
 LEARNING_STARTS = 1_000
 
@@ -84,10 +86,12 @@ def screen_grid(
         raise InputError(f"{task.name} is no grid-world; screen a planted patch instead")
     collect = random_quadrant if quadrant else random_transitions
     data = collect(world, task.discount, steps, jax.random.key(seed))
-    score = grid_score(world)
+    score = grid_score(world, task.symmetry())
     if quadrant:
         place = np.asarray(StateIndex(world)(data.observation))
-        score = pair_score(data, oracle_table(world, "oracle-minority")[place, np.asarray(data.action)] > 0.5)
+        score = pair_score(
+            data, oracle_table(world, task.symmetry(), "oracle-minority")[place, np.asarray(data.action)] > 0.5
+        )
     yield from _screened(task, variants, data, score, steps, warmup, report, seed)
 
 
@@ -195,9 +199,9 @@ def _advance(gate: LearnedGate, state: Any, data: Transition, steps: Array, key:
     return eqx.combine(jax.lax.scan(one, arrays, steps)[0], rest)
 
 
-def grid_score(world: Any) -> Score:
+def grid_score(world: Any, symmetry: Symmetry) -> Score:
     """Against the minority oracle; symmetric are pairs whose whole orbit behaves alike."""
-    judge = GateJudge(world)
+    judge = GateJudge(world, symmetry)
     names = ("gate/auroc_minority", "gate/mean_minority", "gate/mean_symmetric")
 
     def score(gate: LearnedGate, state: Any) -> tuple[float, float, float]:

@@ -5,13 +5,8 @@ Two presets exist. `default` is what we recommend and have measured; `paper` fol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import Any, Literal
-
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array
 
 from symbreak.agents.dqn import DQN, DQNConfig
 from symbreak.agents.methods import Method, as_published, get_method
@@ -19,10 +14,10 @@ from symbreak.agents.sac import SAC, SACConfig
 from symbreak.errors import InputError
 from symbreak.gates.gate import AbstractGate, FixedGate, NoGate, OracleGate
 from symbreak.gates.learned import GateConfig, LearnedGate
-from symbreak.gates.threshold import ThresholdRule
+from symbreak.gates.threshold import ThresholdKind, ThresholdRule
 from symbreak.models.predictor import AbstractOutcome, CellOutcome, IncrementOutcome
 from symbreak.tasks.task import Task
-from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
+from symbreak.training.truth import StateIndex, action_on, oracle_table
 
 Preset = Literal["default", "paper"]
 
@@ -32,19 +27,12 @@ def gate_config(task: Task, preset: Preset, steps: int, learning_starts: int) ->
     discrete = task.algorithm == "dqn"
     world = None if task.jax_env is None else task.jax_env()  # a grid: bounded coordinates, categorical predictors
     if preset == "paper":
-        rule = ThresholdRule(
-            "sigma" if task.quantile_level is None else "quantile",
-            deviations=task.threshold_deviations,
-            smoothing=0.2 if discrete else 0.1,
-            every=200 if discrete else 100,
-            level=task.quantile_level or 0.6,
-        )
         return GateConfig(
             disagreement="trained",
-            threshold=rule,
+            threshold=threshold_rule(task, "sigma" if task.quantile_level is None else "quantile"),
             encoding="raw",
             standardise=False,
-            warmup=task.paper_warm_up_steps if discrete else min(20_000, steps // 10),
+            warmup=task.paper_warm_up_steps if discrete else max(min(20_000, steps // 10), 2 * learning_starts),
             prior=0.5 if discrete else 0.7685,
             rate=1e-4,
             predictor_steps=20 if discrete else 2,
@@ -53,9 +41,9 @@ def gate_config(task: Task, preset: Preset, steps: int, learning_starts: int) ->
             state_gate="none" if discrete else "expectile",
         )
     if world is not None:
-        rule = ThresholdRule("sigma" if world.slip else "absolute", deviations=task.threshold_deviations)
+        rule = threshold_rule(task, "sigma" if world.slip else "absolute")
     else:  # κ was chosen for another disagreement; below zero it can call everything broken (docs/reproduction.md)
-        rule = ThresholdRule("error", smoothing=0.9, every=100)
+        rule = threshold_rule(task, "error")
     # Predictors see nothing before learning starts: they get as long again before anything is made of them.
     warmup = max(min(5_000 if discrete else 20_000, steps // 10), 2 * learning_starts)
     return GateConfig(
@@ -76,6 +64,18 @@ def gate_config(task: Task, preset: Preset, steps: int, learning_starts: int) ->
     )
 
 
+def threshold_rule(task: Task, kind: ThresholdKind, **parts: Any) -> ThresholdRule:
+    """A rule as it is usual on the task, whose κ, level and pace are published; `parts` are otherwise."""
+    discrete, own = task.algorithm == "dqn", kind == "error"  # that rule is ours
+    usual = {
+        "deviations": task.threshold_deviations,
+        "level": task.quantile_level or 0.6,
+        "smoothing": 0.9 if own else 0.2 if discrete else 0.1,
+        "every": 200 if discrete and not own else 100,
+    }
+    return ThresholdRule(kind, **{**usual, **parts})
+
+
 def outcome_for(task: Task, symmetry_name: str | None, preset: Preset, config: GateConfig) -> AbstractOutcome:
     """What the one-step predictors predict on this task."""
     symmetry = task.symmetry(symmetry_name)
@@ -92,27 +92,6 @@ def outcome_for(task: Task, symmetry_name: str | None, preset: Preset, config: G
     reward = "reward" in broken if config.reward_head is None else config.reward_head
     termination = "termination" in broken if config.termination_head is None else config.termination_head
     return IncrementOutcome(symmetry, reward, termination, scaled=preset == "default")
-
-
-@lru_cache(maxsize=32)
-def oracle_table(world: Any, kind: str) -> np.ndarray:
-    """1 where the pair is broken, for every state (agent × goal) and action of a grid-world."""
-    tables = world.tabular()
-    mdp = TabularMDP.from_tables(tables, 0.99)
-    action = PermutationAction.from_tables(tables)
-    gate = strict_gate if kind == "oracle-strict" else minority_gate
-    return gate(mdp, action, tables.free).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class StateIndex:
-    """The index of a grid-world's observation in its tables."""
-
-    world: Any
-
-    def __call__(self, observation: Array) -> Array:
-        agent, goal = self.world.locate(observation)
-        return jnp.asarray(agent * self.world.cells + goal)
 
 
 def make_gate(
@@ -137,6 +116,8 @@ def make_gate(
             config = replace(config, state_gate=method.state_gate)
         if method.shared_predictors:  # two heads on one trunk need a second predictor to share it with
             config = replace(config, disagreement="trained", shared_predictor_trunk=True)
+        if isinstance(rule := changes.get("threshold"), dict):
+            changes = {**changes, "threshold": threshold_rule(task, **rule)}
         config = replace(config, **changes)
         outcome = outcome_for(task, symmetry_name, preset, config)
         if config.threshold.kind == "absolute" and not outcome.is_categorical:
@@ -150,7 +131,7 @@ def make_gate(
             f"method {method.gate!r} needs a grid-world, whose tables say what is broken; {task.name} is none"
         )
     world = task.jax_env()
-    return OracleGate(oracle_table(world, method.gate), StateIndex(world))
+    return OracleGate(oracle_table(world, symmetry, method.gate), StateIndex(world))
 
 
 def build_agent(
@@ -165,6 +146,8 @@ def build_agent(
 ) -> DQN | SAC:
     """The task's algorithm with the named method; `config` and `gate` override single settings."""
     symmetry = task.symmetry(symmetry_name)
+    if task.jax_env is not None:
+        action_on(task.jax_env(), symmetry)  # refuses what moves cells to elsewhere
     budget = task.training_steps if steps is None else steps
     method = get_method(method_name)
     if preset == "paper":

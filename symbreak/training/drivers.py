@@ -93,7 +93,7 @@ class CompiledDriver(Driver):
         self.world = task.jax_env()
         self.loop = CompiledLoop(agent, self.world, config.episodes or 128)
         self.key = jax.random.key(config.seed)
-        self.judge = GateJudge(self.world)
+        self.judge = GateJudge(self.world, agent.symmetry)
         self.state: Any = None
 
     def begin(self) -> None:

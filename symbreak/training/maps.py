@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbreak.gates.learned import LearnedGate
-from symbreak.training.build import oracle_table
 from symbreak.training.gate_record import divide, write_gate_record
 from symbreak.training.grid_record import write_grid_record
 from symbreak.training.guarded import in_bounds
+from symbreak.training.truth import oracle_table
 
 CHUNK = 4096  # states at a time
 VISITED_PAIRS = 8192  # stored pairs that a gate is asked about
@@ -65,8 +65,8 @@ def write_grid_maps(agent: Any, state: Any, world: Any, directory: Path) -> Path
         size=world.size,
         blocked=floor.blocked.ravel(),
         penalty=floor.penalty.ravel(),
-        minority=oracle_table(world, "oracle-minority"),
-        strict=oracle_table(world, "oracle-strict"),
+        minority=oracle_table(world, agent.symmetry, "oracle-minority"),
+        strict=oracle_table(world, agent.symmetry, "oracle-strict"),
         greedy=over_states(lambda s: jnp.argmax(agent.values(state, s))),
         gate=gate,
         disagreement=disagreement,

@@ -18,7 +18,9 @@ from symbreak.agents.agent import Transition, augment
 from symbreak.gates.learned import LearnedGate
 from symbreak.models.predictor import IncrementOutcome
 from symbreak.nn.keys import Key, named_key
-from symbreak.theory import PermutationAction, TabularMDP, breaking, minority_gate, strict_gate
+from symbreak.symmetry.layout import Symmetry
+from symbreak.theory import TabularMDP, breaking, minority_gate, strict_gate
+from symbreak.training.truth import DISCOUNT, action_on
 
 SHOWN_STATES = 4096  # states on which a gate is judged, drawn once
 EXPLAINED_PAIRS = 2048  # stored transitions on which the free predictor is judged
@@ -57,14 +59,15 @@ def calibration_error(score: np.ndarray, truth: np.ndarray, bins: int = 10) -> f
 
 @dataclass(frozen=True, eq=False)
 class GateJudge:
-    """The ground truth of one grid-world, and the score of a gate against it."""
+    """The ground truth of one grid-world under one symmetry, and the score of a gate against it."""
 
     world: Any
+    symmetry: Symmetry
 
     @cached_property
     def _truth(self) -> dict[str, np.ndarray]:
         tables = self.world.tabular()
-        mdp, action = TabularMDP.from_tables(tables, 0.99), PermutationAction.from_tables(tables)
+        mdp, action = TabularMDP.from_tables(tables, DISCOUNT), action_on(self.world, self.symmetry)
         free = np.flatnonzero(tables.free)
         # Its own fixed stream: judging must not depend on, or disturb, the run.
         states = np.random.default_rng(0).choice(free, min(SHOWN_STATES, len(free)), replace=False)

@@ -79,7 +79,7 @@ def parse_config(values: Mapping[str, Any], where: str = "the configuration") ->
 
 
 def parse_parts(config: RunConfig, algorithm: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of agent and gate with checked names and types, nested rules as values."""
+    """The settings of agent and gate with checked names and types; of a threshold's rule what is said of it."""
     from symbreak.agents.dqn import DQNConfig
     from symbreak.agents.sac import SACConfig
     from symbreak.gates.config import GateConfig
@@ -138,7 +138,7 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
         raise InputError(f"{where} is {str(value)[:80]!r}; {hint_text}")
     if is_dataclass(hint):
         if isinstance(value, Mapping):
-            return parse(hint, value, where)  # pyright: ignore[reportArgumentType]
+            return parse_some(hint, value, where)  # what is not said is the preset's
         if isinstance(value, hint):  # pyright: ignore[reportArgumentType]
             return value
         name, parts = where.rpartition(" ")[2], [entry.name for entry in fields(hint)]

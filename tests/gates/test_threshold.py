@@ -65,15 +65,20 @@ def test_a_period_that_is_no_multiple_of_the_stride_is_kept():
     assert changes == [52, 100, 152, 200]
 
 
-def test_before_the_first_threshold_nothing_is_labelled():
-    rule = ThresholdRule("sigma", deviations=-10.0, every=200)  # far below every value: everything would be labelled
-    batch = np.arange(1.0, 9.0)
-    state, values, labels = sequence(rule, [batch] * 4, [197, 198, 199, 200])
-    assert labels == [0, 0, 0, 8]
-    assert values[:3] == [0, 0, 0]
-    assert bool(state.known)
-    # What was seen before the first threshold is in it.
-    assert float(state.value) == pytest.approx(batch.mean() - 10 * batch.std(), rel=1e-5)
+@pytest.mark.parametrize("kind", ["sigma", "error"])
+def test_the_first_batch_sets_the_first_threshold_whatever_the_step(kind):
+    """A warm-up may end between two values. Labels of no threshold would teach a gate that all is intact."""
+    rule = ThresholdRule(kind, deviations=0.0, multiple=4.5, smoothing=0.0, every=200)
+    batch, state, values, labels = np.arange(1.0, 9.0), ThresholdState.empty(), [], []
+    for step, factor in [(197, 1.0), (198, 3.0), (199, 3.0), (200, 3.0)]:
+        batches = jnp.asarray(factor * batch, jnp.float32)
+        state, marked = label(rule, state, batches, jnp.int32(step), jnp.float32(factor))
+        values.append(float(state.value))
+        labels.append(int(marked.sum()))
+    later = 13.5 if kind == "error" else (1 + 3 + 3 + 3) / 4 * 4.5  # three times the error; the mean of all seen
+    assert values == pytest.approx([4.5, 4.5, 4.5, later])
+    assert labels == [4, 7, 7, int((3 * batch > later).sum())]
+    assert not bool(ThresholdState.empty().known)
 
 
 def test_the_first_threshold_is_not_smoothed_with_the_zero_it_starts_from():

@@ -13,11 +13,13 @@ from symbreak.gates import LearnedGate
 from symbreak.gates.gate import OracleGate
 from symbreak.gates.threshold import ThresholdRule
 from symbreak.models.predictor import CellOutcome, IncrementOutcome
-from symbreak.symmetry import Layout, Symmetry, Z
+from symbreak.symmetry import SO2, C, Layout, Symmetry, Z
 from symbreak.tasks import get_task, user_task
 from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
 from symbreak.training.build import build_agent
 from symbreak.training.choice import choose_task
+from symbreak.training.quality import GateJudge
+from symbreak.training.truth import action_on
 
 
 def gate_of(name: str, preset="default", method="partial", **options):
@@ -119,6 +121,24 @@ def test_a_threshold_that_is_a_probability_is_refused_where_disagreements_are_no
         gate_of(name, preset=preset, gate=absolute)
 
 
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize(
+    ("name", "said", "wanted"),
+    [
+        ("hopper", {"kind": "error", "multiple": 8.0}, {"multiple": 8.0, "smoothing": 0.9, "every": 100}),
+        ("hopper", {"kind": "sigma"}, {"deviations": 1.0, "smoothing": 0.1, "every": 100}),
+        ("fetch-reach", {"kind": "sigma", "every": 50}, {"deviations": -0.5, "smoothing": 0.1, "every": 50}),
+        ("grid-40", {"kind": "quantile", "upper": True}, {"level": 0.3, "upper": True}),
+        ("grid-20", {"kind": "sigma", "deviations": 1.0}, {"deviations": 1.0, "smoothing": 0.2, "every": 200}),
+    ],
+)
+def test_what_is_not_said_of_a_threshold_is_usual_on_the_task(preset, name, said, wanted):
+    """κ, level and pace are published per task; a change of one is no change of the others."""
+    rule = gate_of(name, preset=preset, gate={"threshold": said}).config.threshold
+    assert {field: getattr(rule, field) for field in wanted} == wanted
+    assert rule.kind == said["kind"]
+
+
 def test_numbered_actions_alone_do_not_make_a_grid():
     """Unbounded observations: no Fourier features, and no threshold that is only right for probabilities."""
     task = user_task("CartPole-v1", cart())
@@ -142,6 +162,9 @@ def test_numbered_actions_alone_do_not_make_a_grid():
 )
 def test_predictors_learn_before_the_gate_does(name, steps, starts, warmup):
     config = {} if starts is None else {"learning_starts": starts}
+    if not name.startswith("grid"):  # there the published warm-up is a number of its own
+        published = build_agent(get_task(name), "partial", steps=steps, config=config, preset="paper")
+        assert published.gate.config.warmup == warmup
     agent = build_agent(get_task(name), "partial", steps=steps, config=config)
     assert agent.gate.config.warmup == warmup
     assert agent.gate.config.warmup - agent.config.learning_starts >= min(agent.config.learning_starts, steps // 20)
@@ -165,6 +188,53 @@ def test_what_is_about_policies_is_refused_where_there_is_none(method):
 def test_a_prior_that_is_no_probability_is_refused(prior):
     with pytest.raises(InputError, match="no probability"):
         gate_of("grid-20", gate={"prior": prior})
+
+
+def half_turn() -> Symmetry:
+    turn = C(2)
+    observation = Layout({"agent": 2 * turn.sign, "goal": 2 * turn.sign})
+    moves = turn.permutation("moves", [[2, 3, 0, 1]])  # each move to the opposite one
+    return Symmetry(observation, Layout({"move": moves}), discrete=True, name="half turn")
+
+
+def test_what_is_broken_is_broken_under_the_symmetry_in_use():
+    """Under half turns a pair is broken if it and its one image behave differently, and both are in the minority."""
+    own = choose_task("grid-20", half_turn())
+    assert own.jax_env is not None
+    world = own.jax_env()
+    tables = world.tabular()
+    image, opposite = tables.state_permutations[2], np.array([2, 3, 0, 1])
+    moved, carried = tables.next_state[..., 0], image[tables.next_state[..., 0]]  # no move slips
+    broken = (moved[image][:, opposite] != carried) & tables.free[:, None]
+    for method in ("oracle-strict", "oracle-minority"):
+        gate = build_agent(own, method).gate
+        assert isinstance(gate, OracleGate)
+        table = np.asarray(gate.table)
+        assert 0.05 < broken[tables.free].mean() < 0.2
+        np.testing.assert_array_equal(table[tables.free] > 0.5, broken[tables.free])
+        found = GateJudge(world, own.symmetry()).judge(gate, gate.init(jax.random.key(0)))
+        assert [found[f"gate/{name}"] for name in ("auroc_minority", "precision", "recall", "auroc_strict")] == [1] * 4
+        usual = GateJudge(world, get_task("grid-20").symmetry()).judge(gate, gate.init(jax.random.key(0)))
+        assert usual["gate/auroc_minority"] < 0.9
+
+
+def test_the_declared_quarter_turns_are_those_of_the_tables():
+    for name in ("grid-20", "grid-40-slip"):
+        task = get_task(name)
+        assert task.jax_env is not None
+        world = task.jax_env()
+        action, tables = action_on(world, task.symmetry()), world.tabular()
+        rows = {(s.tobytes(), a.tobytes()) for s, a in zip(action.states, action.actions, strict=True)}
+        wanted = PermutationAction.from_tables(tables)
+        assert rows == {(s.tobytes(), a.tobytes()) for s, a in zip(wanted.states, wanted.actions, strict=True)}
+
+
+@pytest.mark.parametrize(("group", "said"), [(SO2(), "at most quarter turns"), (C(8), "does not send cells")])
+def test_what_leaves_the_cells_of_a_grid_is_refused(group, said):
+    action = group.trivial
+    layout = Layout({"agent": group.rotation(1), "goal": group.rotation(1)})
+    with pytest.raises(InputError, match=said):
+        build_agent(choose_task("grid-20", Symmetry(layout, Layout({"move": 4 * action}), discrete=True)), "exact")
 
 
 @pytest.mark.parametrize(("method", "truth"), [("oracle-minority", minority_gate), ("oracle-strict", strict_gate)])

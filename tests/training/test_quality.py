@@ -17,11 +17,11 @@ from symbreak.gates import FixedGate, GateConfig
 from symbreak.gates.gate import OracleGate
 from symbreak.gates.predictors import Predictors, PredictorState
 from symbreak.models.predictor import IncrementOutcome
+from symbreak.tasks import get_task
 from symbreak.tasks.diagnostic import mirror
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.tasks.symmetries import grid
 from symbreak.training.board import Board
-from symbreak.training.build import StateIndex, oracle_table
 from symbreak.training.quality import (
     GateJudge,
     auroc,
@@ -34,6 +34,7 @@ from symbreak.training.quality import (
 from symbreak.training.replay import Replay
 from symbreak.training.run import train
 from symbreak.training.settings import RunConfig
+from symbreak.training.truth import StateIndex, oracle_table
 
 
 def test_auroc_is_the_chance_of_ranking_a_broken_pair_higher():
@@ -69,11 +70,12 @@ def test_rank_correlation_looks_at_the_order_alone():
 
 def test_a_gate_is_judged_by_the_truth():
     world = GridWorld(size=5, obstacles=3, layout_seed=1)
-    judge, key = GateJudge(world), jax.random.key(0)
+    judge, key = GateJudge(world, get_task("grid-20").symmetry()), jax.random.key(0)
     minority, strict = (
-        OracleGate(oracle_table(world, f"oracle-{kind}"), StateIndex(world)) for kind in ("minority", "strict")
+        OracleGate(oracle_table(world, judge.symmetry, f"oracle-{kind}"), StateIndex(world))
+        for kind in ("minority", "strict")
     )
-    wrong = OracleGate(1 - oracle_table(world, "oracle-minority"), StateIndex(world))
+    wrong = OracleGate(1 - oracle_table(world, judge.symmetry, "oracle-minority"), StateIndex(world))
     found = {
         name: judge.judge(gate, gate.init(key))
         for name, gate in {"right": minority, "strict": strict, "wrong": wrong, "half": FixedGate(0.5, 4)}.items()

@@ -12,7 +12,6 @@ import pytest
 
 from symbreak.agents.methods import METHODS
 from symbreak.errors import InputError
-from symbreak.gates.threshold import ThresholdRule
 from symbreak.tasks import get_task
 from symbreak.training.build import build_agent
 from symbreak.training.settings import RunConfig, parse_assignments, parse_config, parse_parts
@@ -91,7 +90,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_good_settings_come_back_as_they_went():
-    rule = ThresholdRule("quantile", level=0.7)
+    rule = {"kind": "quantile", "level": 0.7}
     config = RunConfig("grid-20", steps=5, agent={"width": 16, "rate": 1}, gate={"threshold": rule, "warmup": 0})
     again = parse_config(config.to_json())
     assert parse_parts(again, "dqn") == ({"width": 16, "rate": 1.0}, {"threshold": rule, "warmup": 0})
@@ -104,7 +103,7 @@ def test_settings_on_the_command_line():
     dotted = parse_assignments(["gate.threshold.kind=sigma", "gate.threshold.deviations=-0.5"])
     assert dotted["gate"] == {"threshold": {"kind": "sigma", "deviations": -0.5}}
     rule = parse_parts(parse_config({**GOOD, **dotted}), "dqn")[1]["threshold"]
-    assert (rule.kind, rule.deviations) == ("sigma", -0.5)
+    assert rule == {"kind": "sigma", "deviations": -0.5}
     with pytest.raises(InputError, match=r"gate\.threshold is 'sigma' already"):
         parse_assignments(["gate.threshold=sigma", "gate.threshold.level=0.5"])
     for wrong in ("width=64", "agents.width=64", "agent.width", "agent.=3"):
