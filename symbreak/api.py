@@ -59,7 +59,7 @@ def load(directory: str | Path, env: Any = None, symmetry: Any = None) -> Agent:
     task = task_of_run(config, directory, env, symmetry)
     agent = Agent(task, config, config.steps)
     agent._run = read_run(directory, task)
-    agent._home = directory.resolve()
+    agent._homes.add(directory.resolve())
     return agent
 
 
@@ -80,7 +80,7 @@ def _make(
     from symbreak.training.settings import RunConfig, parse_config, parse_parts
 
     get_method(method)
-    steps = None if budget is None else _steps("budget", budget)
+    steps = None if budget is None else _whole("budget", budget, " of environment steps")
     task = choose_task(env, symmetry, steps)
     if task.algorithm != algorithm:
         kind, other = ("discrete", "symbreak.DQN") if task.algorithm == "dqn" else ("continuous", "symbreak.SAC")
@@ -94,10 +94,10 @@ def _make(
     return Agent(task, config, steps)
 
 
-def _steps(name: str, value: float) -> int:
-    """A number of environment steps; 1e5 is one too."""
-    if not isinstance(value, Real) or not value >= 1 or value != value // 1:  # neither holds for NaN, or infinity
-        raise InputError(f"{name} is {value!r}; use a whole number of environment steps, 1 or more")
+def _whole(name: str, value: float, of: str = "", least: int = 1) -> int:
+    """1e5 is a whole number too."""
+    if not isinstance(value, Real) or not value >= least or value != value // 1:  # neither holds for NaN, or infinity
+        raise InputError(f"{name} is {value!r}; use a whole number{of}, {least} or more")
     return int(value)
 
 
@@ -107,7 +107,7 @@ class Agent:
     def __init__(self, task: Any, config: Any, budget: int | None) -> None:
         self.task, self.config, self.budget = task, config, budget
         self._run: Any = None  # made when the budget is known
-        self._home: Path | None = None  # the directory that was loaded or saved last
+        self._homes: set[Path] = set()  # directories that this agent was loaded from or saved to
         self._predicted = 0
         self._acting: dict[bool, Any] = {}  # compiled, by whether deterministic
         self._action_space: Any = None
@@ -134,7 +134,7 @@ class Agent:
         """
         from symbreak.progress import Progress
 
-        steps = _steps("total_timesteps", total_timesteps)
+        steps = _whole("total_timesteps", total_timesteps, " of environment steps")
         if self._run is None:
             self._begin(self.budget or steps)
         run = self._require_run()
@@ -268,6 +268,7 @@ class Agent:
         """
         from symbreak.training.evaluate import chosen_by, evaluate
 
+        episodes, seed = _whole("episodes", episodes), _whole("seed", seed, least=0)
         return evaluate(chosen_by(self.trained, gate), episodes, seed, random)
 
     @property
@@ -283,8 +284,8 @@ class Agent:
         from symbreak.training.exchange import write_run
 
         directory = Path(directory)
-        write_run(self._require_run(), directory, replace=directory.resolve() == self._home)
-        self._home = directory.resolve()
+        write_run(self._require_run(), directory, replace=directory.resolve() in self._homes)
+        self._homes.add(directory.resolve())
         return directory
 
     def close(self) -> None:

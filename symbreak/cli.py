@@ -157,7 +157,7 @@ LISTS = ("--set", "--methods", "--settings", "--into", "--env-import")  # flags 
 
 def join_lists(arguments: list[str]) -> list[str]:
     """`--set a --set b` as `--set a b`: of a flag that is given twice only the last would count."""
-    names = [argument.partition("=")[0] for argument in arguments]
+    names = [argument.partition("=")[0].replace("_", "-") for argument in arguments]  # --env_import is taken as well
     if "--" in names or all(names.count(name) < 2 for name in LISTS):
         return arguments
     lists: dict[str, list[str]] = {}
@@ -212,5 +212,6 @@ def _report(name: str, text: str, code: int, debug: bool = False) -> int:
     if code == Interrupted.exit_code:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)  # leaving takes a moment; a second Ctrl-C must not change the answer
-    print(f"error[{name}]: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))  # a file may say anything
+    print(f"error[{name}]: {text}", file=sys.stderr, flush=True)
     return code

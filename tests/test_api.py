@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import gymnasium as gym
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 import symbreak
-from symbreak.errors import EnvironmentFault, InputError, StorageFault
+from symbreak.errors import EnvironmentFault, InputError, Interrupted, StorageFault
 from symbreak.symmetry import Layout, Symmetry, Z
 from symbreak.training.evaluate import greedy_policy
 from symbreak.training.gate_record import read_gate_record
@@ -429,6 +431,92 @@ def test_observations_and_runs_that_do_not_fit(learned, tmp_path):
         symbreak.load(tmp_path / "run", env=Sides, symmetry=CHOSEN)
 
 
+class Loose(Point):
+    """Its cable comes off when it is pulled."""
+
+    pulled = False
+
+    def step(self, action):
+        if self.pulled:
+            raise RuntimeError("cable loose")
+        return super().step(action)
+
+
+def test_a_fault_in_the_middle_of_a_step_costs_nothing_that_was_saved(tmp_path, monkeypatch):
+    agent = symbreak.SAC(Loose, PUSHED, method="vanilla", **TINY).learn(40)
+    agent.save(tmp_path / "run")
+    before = fingerprint(tmp_path / "run")
+    monkeypatch.setattr(Loose, "pulled", True)
+    with pytest.raises(EnvironmentFault, match="cable loose"):
+        agent.learn(20)
+    for attempt in (lambda: agent.save(tmp_path / "run"), lambda: agent.save(tmp_path / "new"), lambda: agent.learn(5)):
+        with pytest.raises(InputError, match=r"broke off after step 4\d; load what was saved"):
+            attempt()
+    assert not (tmp_path / "new").exists()
+    assert fingerprint(tmp_path / "run") == before
+    monkeypatch.setattr(Loose, "pulled", False)
+    assert symbreak.load(tmp_path / "run", Loose, PUSHED).learn(20).num_timesteps == 60
+
+
+def test_a_save_that_fails_is_no_obstacle_to_the_next(learned, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise StorageFault("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "save", full)
+        with pytest.raises(StorageFault, match="no space"):
+            learned.save(tmp_path / "run")
+    assert not any((tmp_path / "run").iterdir())
+    learned.save(tmp_path / "run")
+    assert verify(tmp_path / "run").good == 1
+
+
+def test_last_and_best_may_be_saved_in_turns(tmp_path):
+    agent = small().learn(30)
+    for name in ("last", "best", "last"):
+        agent.save(tmp_path / name)
+    other = small().learn(30)
+    with pytest.raises(InputError, match="holds a"):
+        other.save(tmp_path / "last")
+
+
+def test_after_an_interruption_one_can_go_on(tmp_path):
+    agent = small(log_every=10)
+
+    def interrupt(row):
+        if row["step"] == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)  # until the thread has taken note
+
+    with pytest.raises(Interrupted, match="stopped by SIGINT, nothing is lost; learn again to go on, or save"):
+        agent.learn(60, callback=interrupt)
+    stopped = agent.num_timesteps
+    assert 20 <= stopped < 60
+    agent.learn(60 - stopped)
+    agent.save(tmp_path / "interrupted")
+    small(log_every=10).learn(60).save(tmp_path / "whole")
+    assert fingerprint(tmp_path / "interrupted") == fingerprint(tmp_path / "whole")
+
+
+def test_loading_says_what_it_passed_over(tmp_path, capsys):
+    run = symbreak.SAC(Point, PUSHED, method="vanilla", **TINY).learn(20).save(tmp_path / "run")
+    symbreak.load(run, Point, PUSHED).learn(20).save(tmp_path / "other")
+    later = tmp_path / "other" / "checkpoints" / "step-000000000040"
+    assert later.is_dir()
+    capsys.readouterr()
+    symbreak.load(run, Point, PUSHED)
+    assert "warning" not in capsys.readouterr().err
+    broken = run / "checkpoints" / later.name
+    shutil.copytree(run / "checkpoints" / "step-000000000020", broken)
+    assert symbreak.load(run, Point, PUSHED).num_timesteps == 20
+    assert "warning: passed over step-000000000040" in capsys.readouterr().err
+
+
+def test_no_episodes_are_refused(learned):
+    with pytest.raises(InputError, match="episodes is 0; use a whole number, 1 or more"):
+        learned.evaluate(episodes=0)
+
+
 def test_what_a_type_checker_would_tell_is_told_in_one_line_too():
     """Outside of these tests, which check types themselves."""
     program = """
@@ -444,6 +532,8 @@ def told(call):
 agent = symbreak.DQN("grid-20")
 told(lambda: agent.learn("5"))
 told(lambda: agent.learn(None))
+told(lambda: agent.evaluate(episodes="3"))
+told(lambda: agent.evaluate(seed=1.5))
 told(lambda: (symbreak.C(2), symbreak.C(2.0)))
 told(lambda: symbreak.D("3"))
 """
@@ -451,6 +541,8 @@ told(lambda: symbreak.D("3"))
     assert run.stdout.splitlines() == [
         "total_timesteps is '5'; use a whole number of environment steps, 1 or more",
         "total_timesteps is None; use a whole number of environment steps, 1 or more",
+        "episodes is '3'; use a whole number, 1 or more",
+        "seed is 1.5; use a whole number, 0 or more",
         "C(2.0): a cyclic group needs a whole number n ≥ 2",
         "D('3'): a dihedral group needs a whole number n ≥ 3; for less use Z(2) or a product",
     ]

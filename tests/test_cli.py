@@ -30,12 +30,20 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
 def test_a_list_that_is_given_in_parts_is_one(monkeypatch, capsys):
     joined = cli.join_lists(["train", "--set", "a=1", "b=2", "--seed", "3", "--set", "c=4", "--set=d=5", "--quiet"])
     assert joined == ["train", "--seed", "3", "--quiet", "--set", "a=1", "b=2", "c=4", "d=5"]
+    assert cli.join_lists(["--env_import", "a", "--env-import", "b"]) == ["--env-import", "a", "b"]
     once = ["study", "--methods", "exact", "rpp", "grid-slip"]
     assert cli.join_lists(once) == once
     arguments = ("--methods", "exact", "--methods", "vanilla", "--settings", "grid-20", "--seeds", "1", "--dry-run")
     code, out, _ = run(monkeypatch, capsys, "study", "grid-obstacles", *arguments)
     assert code == 0
     assert "2 runs" in out
+
+
+def test_a_file_says_nothing_to_a_terminal_that_is_not_text(monkeypatch, capsys, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"task": "x\x1b[31mred\x07"}))
+    code, _, err = run(monkeypatch, capsys, "evaluate", str(tmp_path))
+    assert code == 2
+    assert "x?[31mred?" in err
 
 
 def test_module_and_script_are_the_same_command():

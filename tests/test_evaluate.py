@@ -15,12 +15,14 @@ import pytest
 
 from symbreak import cli
 from symbreak.agents.methods import METHODS
-from symbreak.errors import InputError
+from symbreak.commands.weights_and_biases import rows_to_wandb
+from symbreak.errors import InputError, SymbreakError
 from symbreak.tasks import get_task
 from symbreak.training.drivers import CompiledDriver
 from symbreak.training.evaluate import CHOICES, Episode, Evaluation, chosen_by, evaluate, load_trained, played_seed
 from symbreak.training.guarded import GuardedEnvironment
 from symbreak.training.seats import reset_seed
+from symbreak.training.settings import RunConfig
 from symbreak.training.video import EQUIVARIANT, FREE, HEIGHT, PANEL, frames
 
 TINY = ("--set", "agent.width=8", "agent.batch=8", "agent.learning_starts=20")
@@ -344,3 +346,18 @@ def test_rows_go_to_wandb(monkeypatch, capsys, tmp_path):
     assert {name: value for name, value in row.items() if name != "steps_per_second"} | {"step": 60} == stored[0]
     assert started[0]["config"]["task"] == "grid-20"
     assert json.loads((tmp_path / "run" / "wandb.json").read_text()) == {"id": "abc"}
+
+    # A run of somebody else: nothing is written through a link, and what is no id goes nowhere.
+    mine, foreign = tmp_path / "mine.json", tmp_path / "foreign"
+    foreign.mkdir()
+    mine.write_text('{"id": "old", "precious": 1}')
+    (foreign / "wandb.json").symlink_to(mine)
+    with rows_to_wandb(foreign) as send, pytest.raises(SymbreakError, match="symbolic link"):
+        send({"step": 1.0}, RunConfig("grid-20"))
+    assert json.loads(mine.read_text()) == {"id": "old", "precious": 1}
+    (foreign / "wandb.json").unlink()
+    for wrong in ("{}", '{"id": 3}', '{"id": "../x"}', "[]"):
+        (foreign / "wandb.json").write_text(wrong)
+        with rows_to_wandb(foreign) as send, pytest.raises(InputError, match="names no run of Weights & Biases"):
+            send({"step": 1.0}, RunConfig("grid-20"))
+    assert len(started) == 1

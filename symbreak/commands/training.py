@@ -94,6 +94,7 @@ def resume(
     symmetry: str | None = None,
     env_import: tuple[str, ...] = (),
     cores: Literal["one", "all"] = "one",
+    environment_timeout: float | None = None,
     wandb: bool = False,
     quiet: bool = False,
 ) -> int:
@@ -104,6 +105,7 @@ def resume(
         symmetry: A symmetry of your own is given again, as file.py:NAME: a run never stores what to import.
         env_import: Packages that register your environment, again.
         cores: As the run was started; another number changes the last bits, which is then said.
+        environment_timeout: Seconds that one step of the environment may take, if it was too few.
         wandb: Also send the rows of metrics to Weights & Biases.
         quiet: Print nothing but errors.
     """
@@ -119,7 +121,15 @@ def resume(
             return 0
         task = task_of_run(config, directory, symmetry=declared(symmetry, env_import))
         flags = again(symmetry, env_import)
-        return _finish(lambda: Run.open(directory, task=task, watch=watch), directory, quiet, watch, flags, wandb)
+        timeout = environment_timeout
+        return _finish(
+            lambda: Run.open(directory, task=task, watch=watch, environment_timeout=timeout),
+            directory,
+            quiet,
+            watch,
+            flags,
+            wandb,
+        )
 
 
 @contextmanager

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
+from symbreak.training.strict_json import read_json, write_json
 
 Send = Callable[[dict[str, float], Any], None]  # a row, and the configuration of its run
 FILE = "wandb.json"  # in the run's directory: which run over there this one is
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[\w-]{1,128}", value) is not None
 
 
 @contextmanager
@@ -35,10 +40,12 @@ def rows_to_wandb(directory: Path) -> Iterator[Send]:
         nonlocal board
         if board is None:  # with the first row: a run that cannot start leaves nothing behind
             path = directory / FILE
-            known = json.loads(path.read_text())["id"] if path.exists() else None
-            options = {"id": known, "resume": "allow"} if known else {}
+            known = read_json(path) if path.exists() else None
+            if known is not None and not (isinstance(known, dict) and _is_id(known.get("id"))):
+                raise InputError(f"{path} names no run of Weights & Biases; delete it to begin another one there")
+            options = {"id": known["id"], "resume": "allow"} if known else {}
             board = service.init(name=directory.name, dir=str(directory), config=config.to_json(), **options)
-            path.write_text(json.dumps({"id": board.id}) + "\n")
+            write_json(path, {"id": board.id})
         board.log({name: value for name, value in row.items() if name != "step"}, step=int(row["step"]))
 
     try:

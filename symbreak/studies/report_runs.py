@@ -95,7 +95,7 @@ class Group:
         return np.array([self._curve(run, metric) for run in self.runs]).reshape(len(self.runs), len(self.steps))
 
     def _curve(self, run: Run, metric: str) -> np.ndarray:
-        floor = self.floors.get(metric, math.nan) if run.settled else math.nan
+        floor = self.floors.get(metric, math.nan) if run.state == "failed" else math.nan
         known, values = run.curve(metric)
         if not known:
             return np.full(len(self.steps), floor)

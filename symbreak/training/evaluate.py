@@ -70,7 +70,7 @@ def load_trained(directory: Path, task: Any) -> Trained:
         trees, _ = driver.templates()
     finally:
         driver.close()
-    loaded = stored_checkpoint(directory, trees, agent.symmetry.digest)
+    loaded = stored_checkpoint(directory, trees, config, agent.symmetry.digest)
     return Trained(agent, loaded.trees["agent"], task, config, loaded.step)
 
 
@@ -78,7 +78,7 @@ def chosen_by(trained: Trained, gate: str) -> Trained:
     """The same experts with another choice between them, to see what the gate buys.
 
     `drawn` draws from the gate's answer at every step, `decided` compares it with one half; `equivariant` and `free`
-    leave everything to one expert, `coin` tosses for it at every step.
+    leave everything to one expert, `coin` answers one half, and is drawn: as often as a published gate is.
     """
     if gate not in CHOICES:
         raise InputError(f"gate {gate!r} is none of {', '.join(CHOICES)}")

@@ -7,31 +7,30 @@ becomes a run of its own in memory; the directory stays as it is.
 from __future__ import annotations
 
 import glob
-import json
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.training.checkpoint import Checkpoints, Loaded
+from symbreak.training.checkpoint import Loaded
 from symbreak.training.directory import lock_run_directory
-from symbreak.training.files import fsync_directory, read_file, storage_faults
+from symbreak.training.files import fsync_directory, storage_faults
 from symbreak.training.gate_record import FILE as GATE_RECORD
 from symbreak.training.grid_record import FILE as GRID_RECORD
 from symbreak.training.provenance import versions
 from symbreak.training.record import (
-    MOST_METRICS,
     PARTS,
     Record,
     no_checkpoint,
     read_config,
     refuse_existing,
-    require_prefix,
 )
 from symbreak.training.run import Run
-from symbreak.training.saving import require_symmetry, take_up
+from symbreak.training.saving import newest, require_same, rows_until, take_up
+from symbreak.training.settings import RunConfig
 
 FILES = ("config.json", "metrics.jsonl", "status.json", "run.lock", GRID_RECORD, GATE_RECORD)
 OWN = (*PARTS, *FILES)  # what a run's directory holds
@@ -42,13 +41,18 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
 
     What else lies there is left where it is.
     """
+    run.require_whole()
     if not replace or not (directory / "config.json").exists():
         refuse_existing(directory)
         with storage_faults(f"look into {directory}"):
             others = [path for path in directory.iterdir() if path.name not in OWN] if directory.is_dir() else []
         if others:
             raise InputError(f"{directory} holds other files and no run; save into a new or an empty directory")
-        _write(run, directory)
+        try:
+            _write(run, directory)
+        except BaseException:
+            _remove_parts(directory)  # half of a run would be in the way of the next try
+            raise
         return
     # Complete beside the old one before it takes its place: whatever happens, one of them is whole.
     directory = directory.resolve()
@@ -70,6 +74,15 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
             _bring_back(left, directory)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _remove_parts(directory: Path) -> None:
+    for name in OWN:
+        if (directory / name).is_dir():
+            shutil.rmtree(directory / name, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                (directory / name).unlink()
 
 
 def _bring_back(former: Path, directory: Path) -> None:
@@ -115,19 +128,15 @@ def read_run(directory: Path, task: Any) -> Run:
 
 def _read(run: Run, directory: Path) -> None:
     trees, replay = run.driver.templates()
-    loaded = stored_checkpoint(directory, trees, run.agent.symmetry.digest)
-    meta, _ = take_up(run, loaded, replay, directory)
-    path = directory / "metrics.jsonl"
-    data = read_file(path, MOST_METRICS)[: meta.metrics.size]
-    require_prefix(data, meta.metrics, path)
-    run.record.rows = [json.loads(line) for line in data.splitlines()]
+    loaded = stored_checkpoint(directory, trees, run.config, run.agent.symmetry.digest)
+    run.record.rows = rows_until(take_up(run, loaded, replay, directory), directory)
+    run.say_beside_results()
 
 
-def stored_checkpoint(directory: Path, trees: dict[str, Any], digest: str) -> Loaded:
-    """The newest undamaged checkpoint of a run; nothing is locked or changed."""
-    checkpoints = Checkpoints(directory / "checkpoints", directory / "replay")
-    loaded = checkpoints.load(trees) if checkpoints.directory.is_dir() else None
+def stored_checkpoint(directory: Path, trees: dict[str, Any], config: RunConfig, symmetry: str) -> Loaded:
+    """The newest undamaged checkpoint of a run, which must be of this configuration and symmetry."""
+    loaded = newest(directory, trees)
     if loaded is None:
         raise no_checkpoint(directory)
-    require_symmetry(loaded, digest)
+    require_same(loaded, config, symmetry, directory)
     return loaded

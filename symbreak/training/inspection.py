@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +83,8 @@ def _replay_digests(directory: Path, loaded: Loaded, capacity: int) -> dict[str,
 
 def _require_metrics(directory: Path, loaded: Loaded) -> Meta:
     meta, path = Meta.parse(loaded.meta, str(loaded.path)), directory / "metrics.jsonl"
+    if meta.config != json.loads(json.dumps(read_config(directory).identity)):
+        raise StorageFault(f"{directory / 'config.json'} is not the one {loaded.path} was saved with; restore it")
     rows = read_file(path, MOST_METRICS)
     require_prefix(rows, meta.metrics, path)
     status = read_status(directory)

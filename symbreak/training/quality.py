@@ -126,6 +126,13 @@ def _explained(gate: LearnedGate, gate_state: Any, batch: Transition) -> jax.Arr
     return gate.predictors.explained(gate_state.predictors, batch)
 
 
+def too_short(gate: Any, steps: int) -> tuple[str, ...]:
+    """What a run has to say whose gate is not asked to learn anything before it ends."""
+    if not isinstance(gate, LearnedGate) or gate.config.warmup < steps:
+        return ()
+    return (f"the gate learns nothing: its warm-up of {gate.config.warmup} steps lasts longer than the run",)
+
+
 def doubts(rows: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
     """What a run has to say about its gate's labels, from the last row that knows."""
     shares = [row["gate/explained"] for row in rows if "gate/explained" in row]

@@ -92,6 +92,14 @@ def _refuse(directory: Path, given: str = "") -> None:
         raise InputError(f"{directory} already holds a finished run; choose another directory")
     if (directory / "config.json").exists():
         raise InputError(f"{directory} holds an unfinished run; continue it with: {resume_again(directory, given)}")
+    left = [name for name in (*PARTS, "metrics.jsonl") if _holds_something(directory / name)]
+    if left:
+        raise InputError(f"{directory} holds {left[0]} of a run without config.json; restore that, or choose another")
+
+
+def _holds_something(path: Path) -> bool:
+    with storage_faults(f"look into {path}"):
+        return any(path.iterdir()) if path.is_dir() else path.is_file() and path.stat().st_size > 0
 
 
 def _make_parts(directory: Path) -> None:

@@ -6,7 +6,6 @@ that decides what happens next is in the checkpoint, so a resumed run does what 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,7 +85,7 @@ class Run:
         self.row_step = 0  # of the last row
         self.saved_step = -1  # of the last checkpoint
         self.finished = False
-        self._torn = False  # it broke off in the middle of a step or row: that state is neither saved nor continued
+        self.torn = False  # it broke off in the middle of a step or row: that state is neither saved nor continued
         self._segments: Any = None
         self._speed = 1.0  # environment steps per second
         self.provenance = provenance()
@@ -104,7 +103,7 @@ class Run:
             if run.agent.method.uses_symmetry:
                 run.driver.require_bounds()
             run.record = Record.create(config, directory, versions())
-            run._say_beside_results()
+            run.say_beside_results()
             run.driver.begin()
             run._follow(())
         except BaseException as problem:
@@ -113,16 +112,20 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, directory: Path, *, task: Any = None, watch: Watch | None = None) -> Run:
+    def open(
+        cls, directory: Path, *, task: Any = None, watch: Watch | None = None, environment_timeout: float | None = None
+    ) -> Run:
         """An existing run, where its newest undamaged checkpoint left it; without one, at its beginning."""
         config = read_config(directory)
+        if environment_timeout is not None:
+            config = parse_config({**config.to_json(), "environment_timeout": environment_timeout})
         record = Record.open(directory)
         try:
             run = cls(config, record, task, watch)
         except BaseException:
             record.close()
             raise
-        run._say_beside_results()
+        run.say_beside_results()
         try:
             run._load()
         except BaseException:
@@ -134,13 +137,17 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """To be read beside the results."""
         from symbreak.gates.gate import caveats
-        from symbreak.training.quality import doubts
+        from symbreak.training.quality import doubts, too_short
 
-        return (*caveats(self.agent.gate), *doubts(self.rows))
+        gate = self.agent.gate
+        return (*caveats(gate), *too_short(gate, self.schedule.end), *doubts(self.rows))
 
-    def _say_beside_results(self) -> None:
+    def say_beside_results(self) -> None:
+        """Take note of what belongs beside results, and of what an interruption has to say."""
         self.record.notes = self.notes
-        if self.record.directory is not None:
+        if self.record.directory is None:
+            self.watch.kept, self.watch.resume = "nothing is lost", "learn again to go on, or save"
+        else:
             self.watch.resume = f"continue with: {resume_command(self.record.directory)}"
 
     @property
@@ -154,8 +161,7 @@ class Run:
 
         `report` takes every row, `tick` the number of steps made, about twice a second.
         """
-        if self._torn:
-            raise InputError(f"this run broke off after step {self.step}; go on from its checkpoint with Run.open")
+        self.require_whole()
         end = self.schedule.end if until is None else min(until, self.schedule.end)
         starts = self.agent.config.learning_starts
         with self.watch:
@@ -170,6 +176,15 @@ class Run:
                 self.save()
                 raise
 
+    def require_whole(self) -> None:
+        """Refuse what broke off in the middle of a step or row: no run ever is in that state."""
+        if self.torn:
+            memory = self.record.directory is None
+            advice = (
+                "load what was saved before, or begin anew" if memory else "go on from its checkpoint with Run.open"
+            )
+            raise InputError(f"this run broke off after step {self.step}; {advice}")
+
     def _do_what_is_due(self, report: Report | None) -> None:
         """At a border, in this order; each only if it is not done yet, so that a run may stop between any two."""
         step, schedule = self.step, self.schedule
@@ -183,9 +198,9 @@ class Run:
         if (evaluate or schedule.is_log(step)) and self.row_step < step:
             evaluated = self._evaluate() if evaluate else {}
             row = {"step": step, **evaluated, **self.ledger.row(self.driver.tally, step)}
-            self._torn = True  # as long as the row stands neither in the sums nor in the file
+            self.torn = True  # as long as the row stands neither in the sums nor in the file
             self.record.write(row)
-            self._torn = False
+            self.torn = False
             self.record.notes = self.notes
             self.row_step, self.saved_step = step, -1  # a checkpoint of this step lacks the row
             if report is not None:  # the speed is told, not recorded: equal runs have equal records
@@ -212,7 +227,7 @@ class Run:
             try:
                 self.driver.run(self.step, count)
             except BaseException:
-                self.step, self._torn = self.driver.reached(self.step), True
+                self.step, self.torn = self.driver.reached(self.step), True
                 raise
             self.step += count
             speed = count / (time.perf_counter() - started)
@@ -236,7 +251,7 @@ class Run:
 
         After a fault in the middle of a step nothing is saved either: no run ever is in that state.
         """
-        if self.record.directory is None or self._torn or self.saved_step == self.step:
+        if self.record.directory is None or self.torn or self.saved_step == self.step:
             return
         from symbreak.training.saving import meta_of
         from symbreak.training.tally import require_finite_state
@@ -258,12 +273,12 @@ class Run:
             )
 
     def _load(self) -> None:
-        from symbreak.training.saving import take_up
+        from symbreak.training.saving import newest, rows_until, take_up
 
         directory = self.record.directory
         assert directory is not None
         trees, replay = self.driver.templates()
-        loaded = self.record.checkpoints.load(trees) if (directory / "checkpoints").is_dir() else None
+        loaded = newest(directory, trees)
         if loaded is None:
             reached = read_status(directory).get("step")
             if isinstance(reached, int) and reached > self.config.checkpoint_every:
@@ -272,16 +287,14 @@ class Run:
             self.driver.begin()
             self._follow(())
             return
-        for status in loaded.passed_over:
-            _warn(f"passed over {status.path.name}: {status.problem}")
-        meta, reasons = take_up(self, loaded, replay, directory)
-        for reason in reasons:
-            _warn(f"this run is no longer exact: {reason}")
+        meta = take_up(self, loaded, replay, directory)
         self.saved_step = loaded.step
         self._follow(loaded.segments)
-        if not self.finished:
-            self.record.continue_at(loaded.step, meta.metrics)
-            self.record.notes = self.notes
+        if self.finished:
+            self.record.rows = rows_until(meta, directory)
+            return
+        self.record.continue_at(loaded.step, meta.metrics)
+        self.record.notes = self.notes
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -313,7 +326,3 @@ class Run:
             self.save()
         finally:
             self._leave(None)
-
-
-def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)

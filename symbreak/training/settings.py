@@ -15,6 +15,7 @@ from symbreak.errors import InputError
 from symbreak.training.build import Preset
 
 T = TypeVar("T")
+MOST_ENVIRONMENTS = 1_000  # each is a simulator in memory
 AT_LEAST_ONE = {
     *("batch", "width", "capacity", "evaluations", "episodes", "steps", "checkpoint_every", "log_every"),
     "environments",
@@ -110,6 +111,8 @@ def parse_some(kind: Any, values: Mapping[str, Any], where: str) -> dict[str, An
             raise InputError(f"{where}: there is no {str(name)[:80]!r}; {hint}")
         if name in AT_LEAST_ONE and isinstance(value, int) and value < 1:
             raise InputError(f"{where}: {name} is {value}; use 1 or more")
+        if name == "environments" and isinstance(value, int) and value > MOST_ENVIRONMENTS:
+            raise InputError(f"{where}: {name} is {value}; use {MOST_ENVIRONMENTS} or fewer")
         checked[name] = _checked(hints[name], value, f"{where}: {name}")
         number = checked[name]
         if number is None:

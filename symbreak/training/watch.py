@@ -34,6 +34,7 @@ class Watch:
 
     def __init__(self, *, owns_process: bool = False) -> None:
         self.owns_process = owns_process
+        self.kept = "everything is saved"  # where an interruption leaves a run
         self.resume = "start again with the same command"  # what to do after an interruption
         self.timeout = 60.0  # seconds for what is done under `limit`
         self._depth = 0
@@ -72,6 +73,8 @@ class Watch:
             signal.signal(number, signal.SIG_IGN if stopped else handler)
         self._read.close()
         self._write.close()
+        if not self.owns_process:
+            self.received = None  # heard: in a session one may go on
 
     @contextmanager
     def limit(self, doing: str) -> Iterator[None]:
@@ -86,7 +89,7 @@ class Watch:
         """Raise if a signal has asked to stop."""
         if self.received is not None:
             name = signal.Signals(self.received).name
-            raise Interrupted(f"stopped by {name}, everything is saved; {self.resume}")
+            raise Interrupted(f"stopped by {name}, {self.kept}; {self.resume}")
 
     def _listen(self, main: int) -> None:
         alarmed = False

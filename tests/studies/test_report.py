@@ -210,6 +210,16 @@ def group_of(root: Path, setting: str, label: str, **options):
     return next(g for g in group_runs(find_runs([root]), **options) if (g.setting, g.label) == (setting, label))
 
 
+def test_a_finished_run_that_does_not_tell_success_is_not_a_failure(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path / str(seed), seed=seed)
+    rows = [json.loads(line) for line in (tmp_path / "1" / "metrics.jsonl").read_text().splitlines()]
+    del rows[-1]["eval/success"]
+    (tmp_path / "1" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = json.loads((tmp_path / "0" / "metrics.jsonl").read_text().splitlines()[-1])["eval/success"]
+    assert group_of(tmp_path, "grid-20", "partial").final("eval/success").tolist() == [told]
+
+
 def test_a_failed_run_counts_with_the_floor(study):
     group = group_of(study, "grid-40", "rpp")
     seen = [row["eval/return"] for run in find_runs([study]) if run.config["task"] == "grid-40" for row in run.rows]

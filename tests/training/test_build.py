@@ -19,6 +19,8 @@ from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict
 from symbreak.training.build import build_agent
 from symbreak.training.choice import choose_task
 from symbreak.training.quality import GateJudge
+from symbreak.training.run import Run
+from symbreak.training.settings import parse_config
 from symbreak.training.truth import action_on
 
 
@@ -170,6 +172,15 @@ def test_predictors_learn_before_the_gate_does(name, steps, starts, warmup):
     assert agent.gate.config.warmup - agent.config.learning_starts >= min(agent.config.learning_starts, steps // 20)
 
 
+def test_a_run_that_is_too_short_for_its_gate_says_so(tmp_path):
+    short = {"task": "grid-20", "steps": 300, "gate": {"warmup": 300, "width": 8, "predictor_width": 8}}
+    for method, said in {"partial": True, "vanilla": False}.items():
+        with Run.create(parse_config({**short, "method": method})) as run:
+            assert any("learns nothing: its warm-up of 300 steps" in note for note in run.notes) == said
+    with Run.create(parse_config({**short, "steps": 301})) as run:
+        assert not any("learns nothing" in note for note in run.notes)
+
+
 def test_a_user_s_environment_is_explored_at_random_for_a_tenth_of_the_budget():
     for method in ("vanilla", "partial"):
         agent = build_agent(choose_task("CartPole-v1", cart(), steps=500), method, steps=500)
@@ -205,7 +216,8 @@ def test_what_is_broken_is_broken_under_the_symmetry_in_use():
     tables = world.tabular()
     image, opposite = tables.state_permutations[2], np.array([2, 3, 0, 1])
     moved, carried = tables.next_state[..., 0], image[tables.next_state[..., 0]]  # no move slips
-    broken = (moved[image][:, opposite] != carried) & tables.free[:, None]
+    both = tables.free & tables.free[image]  # an image that no agent can be in says nothing
+    broken = (moved[image][:, opposite] != carried) & both[:, None]
     for method in ("oracle-strict", "oracle-minority"):
         gate = build_agent(own, method).gate
         assert isinstance(gate, OracleGate)

@@ -19,12 +19,14 @@ import pytest
 
 from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFault, StorageFault
 from symbreak.symmetry import Field, Layout, Symmetry, Z
+from symbreak.tasks import get_task
 from symbreak.tasks.task import Task, View
 from symbreak.training import provenance as provenance_module
 from symbreak.training.arrays import array_to_json
 from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.directory import DirectoryInUse
 from symbreak.training.drivers import CompiledDriver, HostedDriver, _read_episode
+from symbreak.training.evaluate import load_trained
 from symbreak.training.exchange import read_run
 from symbreak.training.files import Damaged
 from symbreak.training.gate_record import read_gate_record
@@ -287,8 +289,39 @@ def test_a_finished_run_is_left_as_it_is(grid_run):
     stored = [json.loads(line) for line in (grid_run / "metrics.jsonl").read_text().splitlines()]
     assert resume(grid_run) == stored
     assert [row["step"] for row in stored] == [750, 1_500]
+    with Run.open(grid_run) as opened:
+        assert (opened.finished, opened.rows) == (True, stored)
     after = {path: path.stat().st_mtime_ns for path in grid_run.rglob("*") if path.name != "run.lock"}
     assert before == after
+
+
+def test_what_is_left_of_a_run_without_its_configuration_is_not_written_over(grid_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(grid_run, copy)
+    (copy / "config.json").unlink()
+    left = sorted(path for path in copy.rglob("*") if path.name != "run.lock")
+    with pytest.raises(InputError, match=r"holds checkpoints of a run without config.json; restore that, or choose"):
+        Run.create(POINT, copy, task=point_task())
+    assert sorted(path for path in copy.rglob("*") if path.name != "run.lock") == left
+    for name in ("checkpoints", "replay"):
+        shutil.rmtree(copy / name)
+    with pytest.raises(InputError, match=r"holds .* of a run without config.json"):
+        Run.create(POINT, copy, task=point_task())
+
+
+def test_a_changed_configuration_is_noticed_from_outside(grid_run, tmp_path):
+    """`evaluate` would tell the return on a task that the agent was never trained on."""
+    copy = tmp_path / "run"
+    shutil.copytree(grid_run, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "task": "grid-40"}))
+    assert "config.json is not the one" in str(verify(copy).metrics)
+    with pytest.raises(StorageFault, match=r"config.json is not the one"):
+        fingerprint(copy)
+    with pytest.raises(InputError, match=r"config.json is not the one"):
+        load_trained(copy, get_task("grid-40"))
+    (copy / "config.json").write_text(json.dumps({**config, "environment_timeout": 5.0}))  # may change
+    assert verify(copy).metrics is None
 
 
 def test_rows_after_the_end_of_a_run_and_lost_checkpoints_are_noticed(grid_run, tmp_path):
@@ -392,8 +425,8 @@ def test_a_fault_of_the_environment_is_named_and_never_stored(tmp_path, fault, e
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["state"] == "failed"
     assert 100 <= status["step"] < 130
-    loaded = Run.open(tmp_path / "run", task=point_task())
-    assert loaded.step == 100
+    loaded = Run.open(tmp_path / "run", task=point_task(), environment_timeout=7.0)
+    assert (loaded.step, loaded.watch.timeout) == (100, 7.0)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loaded.driver.save()[1]))
     loaded.close()
 
