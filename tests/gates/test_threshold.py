@@ -132,11 +132,12 @@ def test_not_a_number_is_never_above_a_threshold():
 def test_the_error_rule_follows_the_predictor_by_hand():
     rule = ThresholdRule("error", multiple=4.0, smoothing=0.9, every=100)
     state, values, labels = ThresholdState.empty(), [], []
-    for step, error in zip(range(50, 300, 50), [9.0, 1.0, 7.0, 2.0, 7.0], strict=True):
+    for step, error in zip(range(50, 300, 50), [1.0, 2.0, 7.0, 3.0, 7.0], strict=True):
         state, marked = label(rule, state, jnp.asarray([3.0, 4.0, 5.0]), jnp.int32(step), jnp.float32(error))
         values.append(float(state.value))
         labels.append(int(marked.sum()))
-    assert values == pytest.approx([0, 4, 4, 0.9 * 4 + 0.1 * 8, 0.9 * 4 + 0.1 * 8])
-    assert labels == [0, 1, 1, 1, 1]  # nothing before the first threshold, and at the threshold is not above it
+    second, third = 0.9 * 4 + 0.1 * 8, 0.9 * 4.4 + 0.1 * 12
+    assert values == pytest.approx([4, second, second, third, third])
+    assert labels == [1, 1, 1, 0, 0]  # at the threshold is not above it
     with pytest.raises(ValueError, match="no error"):  # not zero, above which everything would be broken
         observe(rule, state, jnp.asarray([3.0]), jnp.int32(300))
