@@ -280,7 +280,7 @@ def test_a_study_is_planned_made_and_reported(monkeypatch, capsys, tmp_path):
     (record / "config.json").write_text(json.dumps(job.config.to_json()))
     (record / "status.json").write_text('{"state": "finished"}')
     (record / "metrics.jsonl").write_text('{"step": 100000, "eval/return": 0.5}\n')
-    facts = {"digest": job.digest, "state": "finished", "files": checksums(record)}
+    facts = {"digest": job.digest, "state": "finished", "fingerprint": "0123", "files": checksums(record)}
     (record / "record.json").write_text(json.dumps(facts))
     code, out, _ = run(monkeypatch, capsys, "study", "grid-obstacles", *asked)
     assert (code, "1 of 1 runs finished" in out) == (0, True)

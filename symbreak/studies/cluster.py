@@ -7,13 +7,14 @@ from making the same run.
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from symbreak.errors import InputError
-from symbreak.studies.launch import WORKER, Progress, arguments_of, reached, settle
+from symbreak.errors import InputError, StorageFault
+from symbreak.studies.launch import WORKER, Progress, arguments_of, begin, is_made_elsewhere, reached, settle
 from symbreak.studies.plans import Job
 from symbreak.studies.records import recorded
 from symbreak.training.follow import following
@@ -33,7 +34,7 @@ def run_on_ray(
     """Make every run that has no record yet on the cluster at `address` ("auto" finds a running one)."""
     try:
         import ray
-        from ray.exceptions import RayError
+        from ray.exceptions import RayError, RayTaskError
     except ModuleNotFoundError:
         raise InputError("studies on a cluster need Ray; in symbreak's directory: pip install '.[ray]'") from None
     if not ray.is_initialized():
@@ -48,11 +49,11 @@ def run_on_ray(
     pending: dict[Any, Progress] = {}
 
     def start(entry: Progress) -> None:
-        entry.state, entry.attempts, entry.step = "running", entry.attempts + 1, reached(out, entry.job)
+        begin(out, entry)
         pending[task.remote(arguments_of(out, entry.job))] = entry
 
     for entry in table:
-        if entry.state != "finished":
+        if entry.state != "finished" and not is_made_elsewhere(out, entry):
             start(entry)
     try:
         while pending:
@@ -64,6 +65,10 @@ def run_on_ray(
                 entry = pending.pop(done)
                 try:
                     code = ray.get(done)
+                except StorageFault as fault:  # of the cluster, not of the run
+                    raise StorageFault(_last_line(fault)) from None
+                except RayTaskError as problem:
+                    code, entry.reason = 1, _last_line(problem)
                 except RayError as problem:
                     code, entry.reason = 1, str(problem).splitlines()[0]
                 settle(out, entry, code, keep_runs)
@@ -77,8 +82,15 @@ def run_on_ray(
     return table
 
 
+def _last_line(problem: BaseException) -> str:
+    """What a task raised stands behind its traceback, after the name of its class."""
+    return str(problem).strip().splitlines()[-1].removeprefix(f"{StorageFault.__module__}.{StorageFault.__name__}: ")
+
+
 def _work(arguments: list[str]) -> int:
     """Runs on a node. What the process says goes to the log beside its run's directory, as in a local study."""
+    if not Path(arguments[0]).exists():
+        raise StorageFault(f"{socket.gethostname()} does not see {arguments[0]}; --out must lie where all nodes see it")
     log = Path(arguments[-1]).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     command = following(WORKER, *arguments)  # without its worker of Ray the run must not go on, and hold its directory

@@ -74,7 +74,7 @@ def _gaps(methods: dict[str, Any], other: str, figure: str) -> dict[str, str]:
     return {
         name: f"{gap['iqm']:+.2f} [{gap['low']:+.2f}, {gap['high']:+.2f}]"
         for name, gap in gaps.items()
-        if min(methods[name]["seeds"], methods[other]["seeds"]) >= FEWEST_SEEDS
+        if gap["low"] is not None and min(methods[name]["seeds"], methods[other]["seeds"]) >= FEWEST_SEEDS
     }
 
 
@@ -84,12 +84,12 @@ def _place(study: str) -> tuple[int, str]:
 
 def _cell(row: dict[str, Any], figure: str) -> str:
     found = row[figure]
-    failed = f", {row['failed']} failed" if row["failed"] else ""
+    remarks = "".join(f", {row[kind]} {kind}" for kind in ("failed", "inexact") if row[kind])
     if found is None:
-        return f"– ({row['seeds']}{failed})" if failed else "–"
+        return f"– ({row['seeds']}{remarks})" if remarks else "–"
     known = found["low"] is not None and row["seeds"] >= FEWEST_SEEDS
     interval = f" [{found['low']:.2f}, {found['high']:.2f}]" if known else ""
-    return f"{found['iqm']:.2f}{interval} ({row['seeds']}{failed})"
+    return f"{found['iqm']:.2f}{interval} ({row['seeds']}{remarks})"
 
 
 def put_into(page: Path, sections: dict[str, str]) -> None:

@@ -219,7 +219,7 @@ def plan(
         for setting in chosen.settings:
             if settings and setting.name not in settings and setting.task not in settings:
                 continue
-            for method in methods or chosen.methods:
+            for method in dict.fromkeys(methods or chosen.methods):
                 config = RunConfig(
                     setting.task,
                     method,

@@ -106,7 +106,7 @@ class LiveTable:
     def __init__(self, name: str) -> None:
         self._name = name
         self._live: Live | None = None
-        self._seen: dict[str, str] = {}
+        self._seen: dict[str, tuple[str, int]] = {}
         self._left = TimeLeft()
         self._printed = time.monotonic()
 
@@ -127,9 +127,13 @@ class LiveTable:
             self._live.update(self._drawn(table, now))
             return
         for entry in table:
-            if self._seen.get(entry.job.name, "waiting") != entry.state:
-                print(f"{entry.state}: {entry.job.name}", flush=True)
-                self._seen[entry.job.name] = entry.state
+            now_at = (entry.state, entry.attempts if entry.state == "running" else 0)
+            if self._seen.get(entry.job.name, ("waiting", 0)) != now_at:
+                again = (
+                    f", try {entry.attempts} after {entry.former}" if entry.state == "running" and entry.former else ""
+                )
+                print(f"{entry.state}: {entry.job.name}{again}", flush=True)
+                self._seen[entry.job.name] = now_at
         if now > self._printed + LINE:
             self._printed = now
             for entry in table:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +35,10 @@ def run_directory(out: Path, job: Job) -> Path:
 
 
 def recorded(out: Path, job: Job) -> str | None:
-    """The state that a job's record tells, if there is one of this very configuration."""
-    facts = _facts(record_directory(out, job))
-    return facts.get("state") if facts.get("digest") == job.digest else None
+    """The state that a job's record tells, if there is a whole one of this very configuration."""
+    record = record_directory(out, job)
+    facts = _facts(record)
+    return facts.get("state") if facts.get("digest") == job.digest and _is_whole(record, facts) else None
 
 
 def _facts(record: Path) -> dict[str, Any]:
@@ -67,23 +67,27 @@ def refuse_another(directory: Path, config: RunConfig) -> None:
 
 def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
     """Records of finished runs in the studies beside this one, by the name of the job here that needs no run."""
+    lacking = [job for job in jobs if recorded(out, job) != "finished"]
+    wanting = {job.digest for job in lacking}
     records: dict[str, Path] = {}  # by digest
     for path in sorted(out.parent.glob("*/records/*/*/*/record.json")):
         facts = _facts(path.parent)
-        if facts.get("state") == "finished" and path.parents[4] != out and _is_of(path.parent, facts):
+        asked = facts.get("digest") in wanting and facts.get("state") == "finished" and path.parents[4] != out
+        if asked and _is_whole(path.parent, facts):
             records.setdefault(str(facts.get("digest")), path.parent)
-    lacking = [job for job in jobs if recorded(out, job) != "finished"]
     wanted = {job.name: records[job.digest] for job in lacking if job.digest in records}
     maps = {job.name for job in jobs if job.keeps_map}
     return {name: record for name, record in wanted.items() if name not in maps or (record / MAP).exists()}
 
 
-def _is_of(record: Path, facts: dict[str, Any]) -> bool:
-    """Whether a record's digest is that of its own configuration."""
+def _is_whole(record: Path, facts: dict[str, Any]) -> bool:
+    """Whether the files beside it are those that a record tells of, and all that one of a finished run needs."""
     try:
-        return digest_of(read_config(record)) == facts.get("digest")
+        files, digest = checksums(record), digest_of(read_config(record))
     except SymbreakError:
         return False
+    ended = facts.get("state") != "finished" or (bool(facts.get("fingerprint")) and set(KEPT) <= set(files))
+    return ended and files == facts.get("files") and digest == facts.get("digest")
 
 
 def take_over(out: Path, jobs: Sequence[Job]) -> int:
@@ -114,6 +118,8 @@ def write_record(out: Path, job: Job, state: str, attempts: int, *, seal: str = 
     """
     source, target = run_directory(out, job), record_directory(out, job)
     with storage_faults(f"write the record {target}"):
+        for name in ("record.json", *KEPT, MAP):  # of a former try; without the first of them the rest counts no more
+            (target / name).unlink(missing_ok=True)
         _keep(source, target, (*KEPT, MAP) if job.keeps_map else KEPT)
         facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}
         if state == "finished":
@@ -123,7 +129,9 @@ def write_record(out: Path, job: Job, state: str, attempts: int, *, seal: str = 
                 replace_file(target / "config.json", as_json(job.config.to_json()))
             status = {"step": 0, **read_status(source), "state": state, "reason": reason}
             replace_file(target / "status.json", as_json(status))
-        facts |= {"code": code_digest(), "files": checksums(target)}
+        if (code := code_of(source)).exists():
+            facts["code"] = read_file(code, MOST_METRICS).decode(errors="replace").split()
+        facts["files"] = checksums(target)
         replace_file(target / "record.json", as_json(facts))
 
 
@@ -133,7 +141,19 @@ def checksums(record: Path) -> dict[str, str]:
     return {name: hashlib.sha256(read_file(record / name, MOST_METRICS)).hexdigest() for name in there}
 
 
-@cache
+def code_of(run: Path) -> Path:
+    """Where the processes that make a run say by which code: it need not be that of whoever started them."""
+    return run.with_suffix(".code")
+
+
+def note_code(run: Path, *, afresh: bool) -> None:
+    """This process makes the run from here on; to be said by whoever holds its directory."""
+    path = code_of(run)
+    former = [] if afresh or not path.exists() else read_file(path, MOST_METRICS).decode(errors="replace").split()
+    if former[-1:] != [code_digest()]:
+        replace_file(path, "\n".join([*former, code_digest()]).encode())
+
+
 def code_digest() -> str:
     """Of all sources of this package: runs with one digest were made by the same code."""
     package = Path(__file__).parents[1]

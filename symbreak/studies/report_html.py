@@ -14,6 +14,7 @@ from symbreak.studies.report_tables import Comparison, Overall, Row, metric_mean
 from symbreak.studies.statistics import ENOUGH_SEEDS, Estimate
 
 MOST_NOTICES = 8
+SAID = ("notes", "inexact")  # in a status, why a result may not be what it seems
 UNCHECKED = "unchecked"
 BLIND = "What a gate does not predict can break unnoticed: gate.reward_head and gate.termination_head add to it."
 
@@ -79,8 +80,9 @@ def notices(groups: Sequence[Group]) -> str:
     said: dict[str, list[str]] = {}
     for group in groups:
         for run in group.runs:
-            notes = run.status.get("notes")
-            for note in dict.fromkeys(map(str, notes if isinstance(notes, list) else [])):
+            notes, reasons = (found if isinstance(found := run.status.get(key), list) else [] for key in SAID)
+            stopped = [f"not what it would be without a stop: {reason}" for reason in reasons]
+            for note in dict.fromkeys(map(str, [*notes, *stopped])):
                 said.setdefault(note, []).append(f"{group.label} on {group.setting}")
     lines = [f"<p><b>{text(note)}</b> ({text(', '.join(dict.fromkeys(who)))})</p>" for note, who in said.items()]
     rest = f"<p>{plural(len(lines) - MOST_NOTICES, 'more remark')} under Runs.</p>" if len(lines) > MOST_NOTICES else ""

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -87,6 +87,11 @@ class Group:
         return sum(run.state == state for run in self.runs)
 
     @property
+    def inexact(self) -> int:
+        """Runs that are not bit for bit what they would have been without a stop."""
+        return sum(run.status.get("exact") is False for run in self.runs)
+
+    @property
     def unfinished(self) -> int:
         return sum(not run.settled for run in self.runs)
 
@@ -122,14 +127,27 @@ def find_runs(directories: Sequence[Path]) -> list[Run]:
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise InputError(f"{directory} is no directory; give run or study directories")
-        configs = (path.parent.resolve() for path in directory.rglob("config.json"))
-        found |= {path for path in configs if not _is_in_the_making(path, directory.resolve())}
+        found |= runs_below(directory)
     if not found:
         return []
     parent = os.path.commonpath([path.parent for path in found])
     named = [(path.relative_to(parent).as_posix(), path) for path in found]
     runs = [_read_run(name, path) for name, path in sorted(named, key=lambda pair: natural(pair[0]))]
     return _once(run for run in runs if isinstance(run.config.get("task"), str))
+
+
+def runs_below(directory: Path) -> set[Path]:
+    """What may be a run, wherever it lies; those that a study is making do not count."""
+    configs = (path.resolve() for path in holders_of("config.json", directory))
+    return {path for path in configs if not _is_in_the_making(path, directory.resolve())}
+
+
+def holders_of(name: str, directory: Path) -> Iterator[Path]:
+    """Directories with such a file, here and below, also while others come and go; not inside of what a run saves."""
+    for place, below, files in os.walk(directory):
+        below[:] = [inner for inner in below if inner not in ("checkpoints", "replay")]
+        if name in files:
+            yield Path(place)
 
 
 def _once(runs: Iterable[Run]) -> list[Run]:
@@ -241,6 +259,8 @@ def _label(run: Run, members: list[Run]) -> str:
         label += "".join(f" {_whose(part, key)}={json.dumps(ours[key])}" for key in sorted(ours) if key not in common)
     if len({json.dumps(other.config.get("environments", 1)) for other in members}) > 1:
         label += f" environments={config.get('environments', 1)}"
+    if len({json.dumps(other.config.get("evaluations")) for other in members}) > 1:  # where their areas begin
+        label += f" evaluations={config.get('evaluations')}"
     if len({json.dumps(other.config.get("steps")) for other in members}) > 1 and _is_number(config.get("steps")):
         label += f" {config['steps']:,} steps"
     return label

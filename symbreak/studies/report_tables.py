@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from symbreak.studies.report_runs import SUCCESS, Group
+from symbreak.studies.report_runs import RETURN, SUCCESS, Group
 from symbreak.studies.statistics import Estimate, difference, interval, iqm, mean, probability_of_improvement
 
 REFERENCE = "partial"  # the method that others are compared with, where it was run
@@ -162,9 +162,10 @@ def summarise(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
                 "auc": brief(row.auc, row.auc_mean),
                 "less": {other: {name: _ends(gap) for name, gap in gaps.items()} for other, gaps in row.less.items()},
                 "success": None if row.success is None else _number(row.success.value),
-                "seeds": len(row.group.settled.runs),
+                "seeds": sum(run.state == "failed" or RETURN in run.metrics for run in row.group.settled.runs),
                 "failed": row.group.count("failed"),
                 "unfinished": row.group.unfinished,
+                "inexact": row.group.inexact,
             }
             for row in comparison.rows
         }

@@ -239,7 +239,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     use_one_core()
     lines = chosen.out.read_text().splitlines() if chosen.out.exists() else []
-    known = {(found["task"], found["variant"], found["seed"]) for found in map(json.loads, lines)}
+    known = {(found["task"], found["variant"], found["seed"], found["report"]) for found in map(json.loads, lines)}
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for name in chosen.tasks:
         task, _, symmetry = name.partition(":")
@@ -248,7 +248,8 @@ def main(arguments: list[str] | None = None) -> None:
         left = [
             variant
             for variant in variants
-            if variant.name in (chosen.only or [variant.name]) and (name, variant.name, chosen.seed) not in known
+            if variant.name in (chosen.only or [variant.name])
+            and (name, variant.name, chosen.seed, chosen.steps // 6) not in known
         ]
         sizes = {"steps": chosen.steps, "warmup": chosen.steps // 3, "report": chosen.steps // 6, "seed": chosen.seed}
         screened: Iterator[Result | Opening]

@@ -16,7 +16,7 @@ from typing import Any
 from symbreak.errors import InputError, StorageFault, SymbreakError
 from symbreak.studies.plans import Job, digest_of
 from symbreak.studies.records import checksums
-from symbreak.studies.report_runs import Run, find_runs, group_runs, read_json
+from symbreak.studies.report_runs import RETURN, Run, find_runs, group_runs, holders_of, read_json, runs_below
 from symbreak.studies.report_tables import summarise
 from symbreak.training.files import alone_in, replace_file
 from symbreak.training.record import read_config
@@ -95,7 +95,7 @@ def verify(directory: Path) -> int:
     for records in directory.glob("*/records"):
         if records.is_dir() and not (records.parent / "plan.json").exists():
             raise InputError(f"{records.parent} has records and no plan.json; run the study again, or delete it")
-    runs = 0
+    runs, asked = 0, set[Path]()
     for study in studies:
         plan = _plan_of(study)
         missing = [name for name, digest in plan.items() if not _is_there(study / "records" / name, digest)]
@@ -104,7 +104,9 @@ def verify(directory: Path) -> int:
             raise InputError(f"{study} lacks {len(missing)} of {len(plan)} runs ({shown}); run the study again")
         _require_whole(study, plan)
         _require_alike(study, plan)
-        runs += len(plan)
+        runs, asked = runs + len(plan), asked | {study / "records" / name for name in plan}
+    if strange := sorted(runs_below(directory) - asked):
+        raise InputError(f"{strange[0]} is no run of a study, and a report would count it; move it elsewhere")
     one = studies == [directory]
     results = directory.parent if one else directory
     claimed, found = read_json(results / "summary.json"), summary_of(directory)
@@ -119,7 +121,7 @@ def verify(directory: Path) -> int:
 
 def _require_whole(study: Path, plan: dict[str, str]) -> None:
     """Nothing counts that was not asked for, and a record's files agree on how its run ended."""
-    there = {path.parent for path in (*study.glob("records/**/config.json"), *study.rglob("record.json"))}
+    there = {*holders_of("config.json", study / "records"), *holders_of("record.json", study)}
     if strange := sorted(there - {study / "records" / name for name in plan}):
         raise InputError(f"{strange[0]} was not asked for; run the study so, or delete it")
     for run in _runs_of(study):
@@ -127,8 +129,11 @@ def _require_whole(study: Path, plan: dict[str, str]) -> None:
         if facts.get("state") != run.state or not run.settled:
             raise InputError(f"{run.directory} is {facts.get('state')} by its record, {run.state} by itself")
         steps = run.config.get("steps")
-        if run.state == "finished" and steps is not None and (not run.rows or run.rows[-1]["step"] != steps):
-            raise InputError(f"{run.directory} is finished without a row of its last step; make it again")
+        last = run.rows[-1] if run.rows else {}
+        if run.state == "finished" and steps is not None and (last.get("step") != steps or RETURN not in last):
+            raise InputError(f"{run.directory} is finished without a return of its last step; make it again")
+        if run.state == "finished" and not facts.get("fingerprint"):
+            raise InputError(f"{run.directory} is finished without a fingerprint; make it again")
         now, then = checksums(run.directory), facts.get("files")
         if now != then:
             changed = sorted({*now.items()} ^ {*then.items()})[0][0] if isinstance(then, dict) else "record.json"

@@ -46,19 +46,19 @@ def main(arguments: list[str]) -> int:
 
 def work(config_path: Path, directory: Path, watch: Watch) -> None:
     """Begin, continue or leave alone the run of this configuration."""
-    from symbreak.studies.records import refuse_another
+    from symbreak.studies.records import note_code, refuse_another
     from symbreak.training.record import is_finished
-    from symbreak.training.run import resume, train
+    from symbreak.training.run import Run
     from symbreak.training.settings import parse_config
 
     config = parse_config(json.loads(config_path.read_text()), str(config_path))
     refuse_another(directory, config)
     if is_finished(directory):
         return
-    if (directory / "config.json").exists():
-        resume(directory, watch=watch)
-    else:
-        train(config, directory, watch=watch)
+    begun = (directory / "config.json").exists()
+    with Run.open(directory, watch=watch) if begun else Run.create(config, directory, watch=watch) as run:
+        note_code(directory, afresh=not begun)
+        run.advance()
 
 
 if __name__ == "__main__":

@@ -21,13 +21,19 @@ def use_one_core() -> None:
 
     Where JAX is imported already it has counted the cores, and the process keeps them: a run records what JAX saw.
     """
+    if visible_cores() > 1 and "jax" not in sys.modules:
+        os.sched_setaffinity(0, {least_used_first()[0]})
+
+
+def least_used_first() -> list[int]:
+    """The cores of this process in the order of how many processes are pinned to each.
+
+    Processes started together see the same, so each begins elsewhere among equals.
+    """
     cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1 and "jax" not in sys.modules:
-        pinned = [_only_core(path) for path in Path("/proc").glob("[0-9]*/status")]
-        # Processes started together see the same, so each takes another of the least used ones.
-        fewest = min(pinned.count(core) for core in cores)
-        free = [core for core in cores if pinned.count(core) == fewest]
-        os.sched_setaffinity(0, {free[os.getpid() % len(free)]})
+    pinned = [_only_core(path) for path in Path("/proc").glob("[0-9]*/status")]
+    turn = os.getpid() % len(cores)
+    return sorted(cores[turn:] + cores[:turn], key=pinned.count)
 
 
 def _only_core(status: Path) -> int | None:

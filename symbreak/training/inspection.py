@@ -43,7 +43,7 @@ def verify(directory: Path) -> Verdict:
     return Verdict(statuses, problem)
 
 
-def fingerprint(directory: Path) -> str:
+def fingerprint(directory: Path, *, at_its_end: bool = False) -> str:
     """SHA-256 in 64 hex digits of the newest undamaged checkpoint: equal iff the runs are bit-identical there.
 
     It covers every array of the agent (parameters, moments of the optimisers, gate, predictors, threshold, running
@@ -51,13 +51,15 @@ def fingerprint(directory: Path) -> str:
     training metrics: the sums over every stretch of a thousand environment steps, chained. When evaluations, rows and
     checkpoints are made changes none of that, so runs that differ in these alone have one fingerprint. What stands in
     metrics.jsonl does depend on it; that file is compared with the SHA-256 that the checkpoint recorded, and refused
-    where it differs.
+    where it differs. `at_its_end` refuses a run whose last checkpoint is damaged, in place of telling an older one's.
     """
     read_config(directory)
     checkpoints = _checkpoints(directory)
     loaded = checkpoints.load(None) if checkpoints.directory.is_dir() else None
     if loaded is None:
         raise no_checkpoint(directory)
+    if at_its_end and loaded.step != read_status(directory).get("step"):
+        raise StorageFault(f"the last checkpoint of {directory} is damaged; {loaded.path.name} is the newest good one")
     meta = _require_metrics(directory, loaded)
     digest = hashlib.sha256()
     for name, array in sorted(loaded.trees.items()):

@@ -52,6 +52,6 @@ def action_on(world: Any, symmetry: Symmetry) -> PermutationAction:
 def oracle_table(world: Any, symmetry: Symmetry, kind: str) -> np.ndarray:
     """1 where the pair is broken, for every state (agent × goal) and action of a grid-world."""
     tables = world.tabular()
-    gate = strict_gate if kind == "oracle-strict" else minority_gate
+    gate = {"oracle-strict": strict_gate, "oracle-minority": minority_gate}[kind]
     mdp = TabularMDP.from_tables(tables, DISCOUNT)
     return gate(mdp, action_on(world, symmetry), tables.free).astype(np.float32)

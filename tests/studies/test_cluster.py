@@ -73,3 +73,39 @@ def test_a_killed_worker_and_a_lost_node_leave_no_trace(tmp_path):
     assert len(set(prints(tmp_path / "local", planned))) == 4
     # Nothing is made again, and no cluster is asked for it.
     assert [entry.attempts for entry in run_local(planned, tmp_path / "cluster")] == [0, 0, 0, 0]
+
+
+TROUBLE = """
+import json, sys
+from pathlib import Path
+import ray
+from symbreak.errors import StorageFault
+from symbreak.studies import cluster
+from symbreak.studies.plans import plan
+
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+jobs, out = plan("grid-obstacles", seeds=1, methods=["exact"], settings=["grid-20"]), Path(sys.argv[1])
+(out / "file").write_text("{}")
+cluster.arguments_of = lambda *_: [str(out / "file"), str(out / "file" / "run")]
+failed, = cluster.run_on_ray(jobs, out, address="auto")
+cluster.arguments_of = lambda *_: [str(out / "seen by the driver alone"), str(out / "run")]
+try:
+    cluster.run_on_ray(jobs, out, address="auto")
+except StorageFault as fault:
+    print(json.dumps([failed.state, failed.reason, str(fault), (out / "run.log").exists()]))
+"""
+
+
+def test_what_goes_wrong_on_a_node_is_said_as_it_is(tmp_path):
+    """A run that cannot be started there has failed and says why; a node without the directory stops the study."""
+    code, said = say("-c", TROUBLE, str(tmp_path))
+    assert code == 0, said
+    state, reason, fault, began = json.loads(said)
+    assert state == "failed"
+    assert reason.startswith("FileExistsError")
+    assert str(tmp_path / "file") in reason
+    assert "does not see" in fault
+    assert "all nodes see it" in fault
+    assert "\x1b" not in reason + fault
+    assert fault.split()[0] not in ("error", "symbreak.errors.StorageFault:")
+    assert not began

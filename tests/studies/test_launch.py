@@ -9,15 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from symbreak.commands.studying import study
 from symbreak.errors import InputError, Interrupted, StorageFault
 from symbreak.studies import worker
-from symbreak.studies.launch import Progress, arguments_of, run_local, settle
+from symbreak.studies.launch import Progress, arguments_of, begin, log_of, run_local, settle
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.progress import LINE, RECENT, LiveTable, TimeLeft, print_plan
 from symbreak.studies.records import (
@@ -30,7 +32,9 @@ from symbreak.studies.records import (
 )
 from symbreak.studies.summary import add_to_plan, verify, write_summary
 from symbreak.training.directory import DirectoryInUse, lock_run_directory
-from symbreak.training.record import read_status
+from symbreak.training.inspection import fingerprint
+from symbreak.training.record import is_finished, read_status
+from symbreak.training.run import resume, train
 from symbreak.training.watch import SIGNALS, Watch
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
@@ -77,6 +81,35 @@ def test_a_run_of_another_study_is_taken_over(tmp_path, jobs, capsys):
     config.write_text(json.dumps(replace(jobs[0].config, steps=7).to_json()))  # not the run that its record claims
     shutil.rmtree(mine)
     assert take_over(mine, [elsewhere]) == 0
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "status.json", "record.json"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text(path.read_text().replace("1", "2"))])
+def test_a_damaged_record_is_no_record(tmp_path, jobs, name, damage):
+    """`report --verify` advises to make such a run again: the study must agree, and so must those beside it."""
+    out, run = tmp_path / "study", run_directory(tmp_path / "study", jobs[0])
+    run.mkdir(parents=True)
+    (run / "config.json").write_text(json.dumps(jobs[0].config.to_json()))
+    (run / "metrics.jsonl").write_text('{"step": 200, "eval/return": 1.0}\n')
+    (run / "status.json").write_text('{"state": "finished", "step": 1}')
+    write_record(out, jobs[0], "finished", 1, seal="0123")
+    assert recorded(out, jobs[0]) == "finished"
+    damage(record_directory(out, jobs[0]) / name)
+    assert recorded(out, jobs[0]) is None
+    assert take_over(tmp_path / "beside", jobs[:1]) == 0
+
+
+def test_a_finished_record_needs_metrics_and_a_fingerprint(tmp_path, jobs):
+    run = run_directory(tmp_path, jobs[0])
+    run.mkdir(parents=True)
+    for name, content in (("config.json", json.dumps(jobs[0].config.to_json())), ("status.json", "{}")):
+        (run / name).write_text(content)
+    write_record(tmp_path, jobs[0], "finished", 1, seal="0123")
+    assert recorded(tmp_path, jobs[0]) is None
+    (run / "metrics.jsonl").write_text("")
+    for seal, state in (("", None), ("0123", "finished")):
+        write_record(tmp_path, jobs[0], "finished", 1, seal=seal)
+        assert recorded(tmp_path, jobs[0]) == state
 
 
 def test_the_map_of_a_run_is_kept_where_a_figure_is_drawn_from_it(tmp_path, jobs):
@@ -136,6 +169,8 @@ def test_a_finished_run_that_cannot_be_read_fails_alone(tmp_path, jobs, monkeypa
     (run / "status.json").write_text('{"state": "finished", "step": 200}')  # and no checkpoint
     settle(tmp_path, entry, 0, keep_runs=False)
     assert (entry.state, recorded(tmp_path, jobs[0])) == ("waiting", None)
+    assert not is_finished(run)  # or the next try would have nothing to do
+    (run / "status.json").write_text('{"state": "finished", "step": 200}')
     entry.attempts = 3
     settle(tmp_path, entry, 0, keep_runs=False)
     assert (entry.state, recorded(tmp_path, jobs[0])) == ("failed", "failed")
@@ -149,11 +184,175 @@ def test_a_finished_run_that_cannot_be_read_fails_alone(tmp_path, jobs, monkeypa
         settle(tmp_path, entry, 0, keep_runs=False)
 
 
+def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(tmp_path, jobs):
+    """Its fingerprint is that of its end, not of an older state."""
+    run = run_directory(tmp_path, jobs[0])
+    train(jobs[0].config, run)
+    whole = fingerprint(run, at_its_end=True)
+    newest = max((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name.split("-")[1]))
+    damaged = newest / "arrays.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(StorageFault, match=r"last checkpoint of .* is damaged"):
+        fingerprint(run, at_its_end=True)
+    assert fingerprint(run) != whole  # of the older one, which must not be recorded
+    entry = Progress(jobs[0], "running", attempts=1)
+    settle(tmp_path, entry, 0, keep_runs=True)
+    assert (entry.state, recorded(tmp_path, jobs[0])) == ("waiting", None)
+    resume(run)
+    settle(tmp_path, entry, 0, keep_runs=True)
+    assert facts(tmp_path, jobs[0])["fingerprint"] == whole
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "reason"), [(-9, "", "killed by SIGKILL"), (4, "new", "new"), (4, "", "exit code 4")]
+)
+def test_the_reason_of_a_failure_is_of_the_last_try(tmp_path, jobs, code, says, reason):
+    log = log_of(tmp_path, jobs[0])
+    log.parent.mkdir(parents=True)
+    log.write_text("error[storage]: what was wrong last week\n")
+    entry = Progress(jobs[0], attempts=2)
+    begin(tmp_path, entry)
+    with log.open("a") as file:
+        file.write(says)
+    settle(tmp_path, entry, code, keep_runs=False)
+    assert (entry.state, entry.reason) == ("failed", reason)
+
+
+def test_a_run_that_was_asked_to_stop_has_not_failed_as_long_as_it_gets_on(tmp_path, jobs):
+    entry, run = Progress(jobs[0]), run_directory(tmp_path, jobs[0])
+    run.mkdir(parents=True)
+    told = []
+    for step in (50, 100, 150, 190, 190, 190, 190):  # often, as on nodes that others may claim; then it stands still
+        begin(tmp_path, entry)
+        (run / "status.json").write_text(json.dumps({"state": "interrupted", "step": step}))
+        settle(tmp_path, entry, Interrupted.exit_code, keep_runs=False)
+        told.append((entry.state, entry.attempts))
+    assert told == [("waiting", 0)] * 4 + [("waiting", 1), ("waiting", 2), ("failed", 3)]
+
+
+def test_a_record_names_the_code_of_the_process_that_made_the_run(tmp_path, jobs, monkeypatch):
+    """Not of whoever started it, which may have been there before an edit, or come from another checkout."""
+    config, directory = arguments_of(tmp_path, jobs[0])
+    refused, run = [], run_directory(tmp_path, jobs[0])
+    run.parent.mkdir(parents=True)
+
+    @contextmanager
+    def held(*_, **__):
+        if refused:
+            raise DirectoryInUse("in use by host a")
+        yield SimpleNamespace(advance=lambda: None)
+
+    monkeypatch.setattr("symbreak.training.run.Run.create", held)
+    monkeypatch.setattr("symbreak.training.run.Run.open", held)
+
+    def told(by):
+        monkeypatch.setattr("symbreak.studies.records.code_digest", lambda: by)
+        worker.work(Path(config), Path(directory), Watch())
+        monkeypatch.setattr("symbreak.studies.records.code_digest", lambda: "of-the-launcher")
+        for job in jobs:
+            write_record(tmp_path, job, "failed", 3, reason="killed")
+        return [facts(tmp_path, job).get("code") for job in jobs]
+
+    assert told("old") == [["old"], None]
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(jobs[0].config.to_json()))
+    assert told("old") == [["old"], None]
+    assert told("new") == [["old", "new"], None]  # continued by other code
+    refused.append("by whoever makes it")
+    with pytest.raises(DirectoryInUse):
+        told("idle")
+    assert told_of(tmp_path, jobs[0]) == ["old", "new"]
+    refused.clear()
+    shutil.rmtree(run)
+    assert told("anew") == [["anew"], None]
+
+
+def told_of(out, job):
+    write_record(out, job, "failed", 3, reason="killed")
+    return facts(out, job)["code"]
+
+
+def stand_in(monkeypatch, tmp_path, script):
+    """Workers that run this instead: `run` is the directory of theirs, `core` what they were told."""
+    code = f"import os, pathlib, sys\nrun, core = pathlib.Path(sys.argv[2]), sys.argv[3]\n{script}"
+    (tmp_path / "stand_in.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("symbreak.studies.launch.WORKER", "stand_in")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_as_many_runs_as_asked_for_go_on_each_with_a_core_of_its_own(tmp_path, jobs, monkeypatch, workers):
+    stand_in(monkeypatch, tmp_path, "sys.exit(f'on core {core}')")
+    monkeypatch.setattr("symbreak.studies.launch.least_used_first", lambda: [11, 12, 13])
+    seen = []
+    table = run_local(
+        jobs, tmp_path / "study", workers=workers, poll=0.01, show=lambda table: seen.append([e.state for e in table])
+    )
+    assert max(states.count("running") for states in seen) == workers
+    assert {entry.reason for entry in table} <= {f"on core {core}" for core in (11, 12, 13)[:workers]}
+
+
+def test_more_workers_than_cores_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"--workers 4096: each run has a core of its own, and there are \d+"):
+        study("grid-obstacles", out=tmp_path / "study", workers=4096)
+    assert not (tmp_path / "study").exists()
+
+
+def test_every_try_is_told_with_the_reason_of_the_one_before(tmp_path, jobs, monkeypatch, capsys):
+    stand_in(monkeypatch, tmp_path, "sys.exit('no such thing')")
+    with LiveTable("grid-obstacles") as show:
+        run_local(jobs[:1], tmp_path / "study", poll=0.01, show=show)
+    name = jobs[0].name
+    again = [f"running: {name}, try {number} after no such thing" for number in (2, 3)]
+    assert capsys.readouterr().out.splitlines() == [f"running: {name}", *again, f"failed: {name}"]
+
+
+def test_a_study_whose_runs_failed_is_done(tmp_path, monkeypatch, capsys):
+    """Failures are recorded and counted; nothing in the program is wrong, and the next study can begin."""
+    stand_in(monkeypatch, tmp_path, "sys.exit('no such thing')")
+    asked = {"seeds": 1, "methods": ("exact",), "settings": ("grid-20",)}
+    assert study("grid-obstacles", out=tmp_path / "results" / "study", **asked) == 0
+    said = capsys.readouterr()
+    assert "0 of 1 runs finished" in said.out
+    assert said.err == "failed: grid-20/exact/seed-0: no such thing\n"
+
+
+def test_a_run_that_a_study_beside_this_one_makes_meanwhile_is_not_made_again(tmp_path, jobs, monkeypatch):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    stand_in(monkeypatch, tmp_path, "open(run.parent / 'made', 'a').write(run.name)")
+    run_directory(other, jobs[1]).mkdir(parents=True)
+    for name, content in (("config.json", json.dumps(jobs[1].config.to_json())), ("status.json", "{}")):
+        (run_directory(other, jobs[1]) / name).write_text(content)
+    (run_directory(other, jobs[1]) / "metrics.jsonl").write_text("")
+
+    def finish_beside(table):
+        if table[0].state == "running":
+            write_record(other, jobs[1], "finished", 1, seal="0123")
+
+    table = run_local(jobs, mine, workers=1, poll=0.01, show=finish_beside)
+    assert [entry.state for entry in table] == ["failed", "finished"]  # the first left nothing behind
+    assert recorded(mine, jobs[1]) == "finished"
+    assert (run_directory(mine, jobs[0]).parent / "made").read_text() == 3 * "seed-0"
+
+
+def test_a_failed_record_keeps_nothing_of_a_former_one(tmp_path, jobs):
+    other = replace(jobs[0], config=replace(jobs[0].config, steps=77))
+    for job in (other, jobs[0]):
+        write_record(tmp_path, job, "failed", 3, reason="never began")
+    add_to_plan(tmp_path, jobs[:1])
+    write_summary(tmp_path.parent)
+    assert verify(tmp_path) == 1
+
+
 def test_a_failed_run_is_no_reason_to_make_one_that_is_there(tmp_path, jobs):
     mine, other = tmp_path / "mine", tmp_path / "other"
     for place, state in ((mine, "failed"), (other, "finished")):
         run_directory(place, jobs[0]).mkdir(parents=True)
         (run_directory(place, jobs[0]) / "config.json").write_text(json.dumps(jobs[0].config.to_json()))
+        for name in ("metrics.jsonl", "status.json"):
+            (run_directory(place, jobs[0]) / name).write_text("{}")
         write_record(place, jobs[0], state, 1, seal="0123")
     assert take_over(mine, jobs) == 1
     assert recorded(mine, jobs[0]) == "finished"
@@ -173,6 +372,12 @@ def test_a_study_that_was_taken_over_stops(tmp_path, monkeypatch):
     with pytest.raises(DirectoryInUse, match="taken over by host elsewhere, pid 7"):
         study("grid-obstacles", out=tmp_path / "study", seeds=1, settings=("grid-0",), methods=("vanilla",))
     assert shown == ["once"]
+
+
+def test_a_number_of_workers_is_not_for_a_cluster(tmp_path):
+    with pytest.raises(InputError, match="--workers and --ray"):
+        study("grid-obstacles", out=tmp_path / "study", workers=2, ray="auto")
+    assert not (tmp_path / "study").exists()
 
 
 def test_two_studies_do_not_write_into_one_directory(tmp_path):
@@ -224,7 +429,7 @@ def test_a_worker_that_waits_for_a_directory_hears_signals(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.xdist_group("studies")
 def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, capsys):
-    killed, results, out = [], tmp_path, tmp_path / "study"
+    killed, results, out = [], tmp_path / "results", tmp_path / "results" / "study"
     add_to_plan(out, jobs)
 
     def kill_the_first(table):
@@ -241,7 +446,7 @@ def test_a_study_is_made_once_and_a_killed_run_is_continued(tmp_path, jobs, caps
     assert first[0]["fingerprint"] != first[1]["fingerprint"]
 
     # The kill left no trace: the same run without it.
-    alone = tmp_path / "elsewhere" / "alone"
+    alone = tmp_path / "alone"
     run_local(jobs[:1], alone, poll=0.05)
     assert facts(alone, jobs[0])["fingerprint"] == first[0]["fingerprint"]
 

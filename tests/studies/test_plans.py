@@ -37,6 +37,7 @@ def test_a_plan_is_narrowed_by_methods_settings_seeds_and_steps():
     jobs = plan("grid-obstacles", seeds=2, steps=10, methods=["exact"], settings=["grid-20"])
     assert [job.name for job in jobs] == ["grid-20/exact/seed-0", "grid-20/exact/seed-1"]
     assert all(job.config.steps == 10 for job in jobs)
+    assert plan("grid-obstacles", seeds=2, steps=10, methods=["exact"] * 2, settings=["grid-20"] * 2) == jobs
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.studies import draw_curves, make_report
-from symbreak.studies.report_runs import find_runs, group_runs, natural
+from symbreak.studies.report_runs import find_runs, group_runs, holders_of, natural
 from symbreak.studies.report_tables import compare, overall, summarise
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.theory import PermutationAction, TabularMDP, minority_gate, strict_gate
@@ -166,6 +166,8 @@ def test_labels_say_what_differs(tmp_path):
         write_run(tmp_path / name, task="hopper", gate={"threshold": {"kind": "sigma", "deviations": deviations}})
     write_run(tmp_path / "h", task="grid-0", environments=1)
     write_run(tmp_path / "i", task="grid-0", environments=8)
+    for name, evaluations in (("n", 20), ("o", 4)):  # whose areas begin elsewhere
+        write_run(tmp_path / name, task="swimmer", evaluations=evaluations)
     found = [(group.setting, group.label, len(group.runs)) for group in group_runs(find_runs([tmp_path]))]
     assert found == [
         ("ant · exact", "partial 5,000 steps", 1),
@@ -180,7 +182,19 @@ def test_labels_say_what_differs(tmp_path):
         ("grid-20", "partial warmup=500", 1),
         ("hopper", "partial threshold.deviations=1.5", 1),
         ("hopper", "partial threshold.deviations=-0.5", 1),
+        ("swimmer", "partial evaluations=4", 1),
+        ("swimmer", "partial evaluations=20", 1),
     ]
+
+
+def test_runs_are_found_while_others_come_and_go(tmp_path):
+    for name in ("a", "b", "c/checkpoints/step-5"):
+        write_run(tmp_path / name)
+    found = holders_of("config.json", tmp_path)
+    first = next(found)
+    shutil.rmtree(tmp_path / "b" if first.name == "a" else tmp_path / "a")
+    assert list(found) == []  # and nothing that a run saves is another run
+    assert [run.directory for run in find_runs([tmp_path])] == [first]
 
 
 def test_half_a_last_line_is_a_run_that_writes(tmp_path):
@@ -448,6 +462,9 @@ def test_what_runs_have_to_say_stands_at_the_top(tmp_path):
     assert top.count("reward symmetry unchecked (partial on grid-20)") == 1
     assert "it rained (partial on grid-20)" in top.replace(" )", ")")
     assert "can break unnoticed" in top
+    (run / "status.json").write_text('{"state": "finished", "exact": false, "inexact": ["resumed with jax 9"]}')
+    top = words_of(make_report([tmp_path], tmp_path / "report.html")).split("Learning curves")[0]
+    assert "not what it would be without a stop: resumed with jax 9 (partial on grid-20)" in top
     quiet = write_run(tmp_path / "elsewhere" / "quiet")
     assert 'class="notice"' not in make_report([quiet], tmp_path / "r.html").read_text().split("<main")[0]
 

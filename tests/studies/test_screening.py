@@ -33,6 +33,8 @@ def test_a_gate_that_never_learned_scores_one_half_and_is_not_screened_again(tmp
     assert len(out.read_text().splitlines()) == 1
     main([*asked, "--seed", "1"])
     assert len(out.read_text().splitlines()) == 2
+    main([*asked, "--steps", "300"])  # a row of another length is no reason
+    assert len(out.read_text().splitlines()) == 3
     main(["swimmer:exact", "--only", "every eighth step", "--steps", "60", "--out", str(out)])
     row = json.loads(out.read_text().splitlines()[-1])
     assert (row["task"], row["variant"]) == ("swimmer:exact", "every eighth step")

@@ -89,6 +89,18 @@ def test_profile_by_hand():
     assert (profile.share <= profile.high).all()
 
 
+@pytest.mark.parametrize(("share", "seeds", "tasks"), [(0.9, 3, 4), (0.95, 5, 5), (0.9, 5, 3), (0.5, 3, 2)])
+def test_bands_of_profiles_cover_also_where_all_runs_pass(share, seeds, tasks):
+    rng = np.random.default_rng(0)
+    bands = [performance_profile(list(rng.uniform(size=(tasks, seeds))), [1 - share]) for _ in range(400)]
+    assert np.mean([band.low[0] <= share <= band.high[0] for band in bands]) >= 0.92
+    assert all(band.high[0] - band.low[0] > 0.05 for band in bands)
+    if share >= 0.9:  # the control: resampled ones are certain of themselves
+        drawn = [(rng.uniform(size=(tasks, seeds)) > 1 - share).astype(float) for _ in range(400)]
+        resampled = [interval(list(above), mean, resamples=200) for above in drawn]
+        assert np.mean([found.low <= share <= found.high for found in resampled]) < 0.88
+
+
 # ---- intervals -------------------------------------------------------------------------------------------------------
 
 

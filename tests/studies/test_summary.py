@@ -19,7 +19,7 @@ from symbreak.studies.records import checksums, refuse_replacing, take_over
 from symbreak.studies.report import make_report
 from symbreak.studies.report_figures import draw_figures
 from symbreak.studies.report_runs import find_runs
-from symbreak.studies.summary import add_to_plan, require_summary, verify, write_summary
+from symbreak.studies.summary import add_to_plan, require_summary, summary_of, verify, write_summary
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def write_record(study: Path, job: Job, final: float) -> Path:
     (record / "status.json").write_text('{"state": "finished"}')
     rows = [{"step": job.config.steps // 2, "eval/return": 0.0}, {"step": job.config.steps, "eval/return": final}]
     (record / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    facts = {"digest": job.digest, "state": "finished", "files": checksums(record)}
+    facts = {"digest": job.digest, "state": "finished", "fingerprint": job.name, "files": checksums(record)}
     (record / "record.json").write_text(json.dumps(facts))
     return record
 
@@ -53,6 +53,23 @@ def test_the_summary_holds_what_the_logs_say(results):
     assert found["auc"]["mean"] == pytest.approx((0.25 + 1.25) / 4)  # a straight line from 0 to the last value
     assert {"iqm", "low", "high"} <= found["final"].keys()
     assert verify(results) == verify(results / "grid-obstacles") == 2
+
+
+def test_what_has_no_score_is_no_seed_and_what_went_on_elsewhere_is_counted(results):
+    """Half of a damaged set of records is neither a figure with an interval nor a crash of the table."""
+    records = results / "grid-obstacles" / "records" / "grid-20" / "exact"
+    (records / "seed-0" / "status.json").write_text('{"state": "finished", "exact": false}')
+    (records / "seed-1" / "metrics.jsonl").unlink()
+    found = summary_of(results)["grid-obstacles"]["grid-20"]["exact"]
+    assert (found["seeds"], found["inexact"]) == (1, 1)
+    shutil.copytree(records, records.with_name("partial"))
+    for path in records.with_name("partial").glob("*/*.json"):  # other runs, of another method
+        path.write_text(path.read_text().replace("exact", "partial"))
+    found = summary_of(results)
+    assert found["grid-obstacles"]["grid-20"]["exact"]["less"]["partial"]["final"]["low"] is None
+    for row in found["grid-obstacles"]["grid-20"].values():
+        row["seeds"] = 3
+    sections_of(found)
 
 
 def test_a_plan_grows_with_what_is_asked_for(results):
@@ -115,7 +132,9 @@ def test_a_finished_run_is_not_replaced_and_budgets_are_not_mixed(results):
         ("record.json", lambda text: "", "lacks 1 of 2"),
         ("record.json", lambda text: text.replace("finished", "failed"), "failed by its record, finished by itself"),
         ("status.json", lambda text: text.replace("finished", "running"), "finished by its record, running by itself"),
-        ("metrics.jsonl", lambda text: text.splitlines()[0] + "\n", "without a row of its last step"),
+        ("metrics.jsonl", lambda text: text.splitlines()[0] + "\n", "without a return of its last step"),
+        ("metrics.jsonl", lambda text: text.replace("eval/return", "eval/other"), "without a return of its last step"),
+        ("record.json", lambda text: text.replace('"fingerprint"', '"finger"'), "without a fingerprint"),
     ],
 )
 def test_what_was_changed_is_noticed(results, file, change, says):
@@ -140,6 +159,23 @@ def test_what_nobody_asked_for_does_not_count(results):
     shutil.copytree(study / "records", study / "another" / "records")  # pages about all runs would show it
     with pytest.raises(InputError, match="another/records/grid-20/exact/seed-0 was not asked for"):
         verify(results)
+
+
+@pytest.mark.parametrize("place", ["notes", "grid-obstacles/extra"])
+def test_a_run_beside_the_records_that_a_page_would_count_is_noticed(results, place):
+    """Without a record of its own it is no study's, and its configuration alone makes it a run."""
+    shutil.copytree(results / "grid-obstacles/records/grid-20/exact/seed-0", results / place / "seed-7")
+    (results / place / "seed-7" / "record.json").unlink()
+    assert len(find_runs([results])) == 3
+    with pytest.raises(InputError, match="seed-7 is no run of a study"):
+        verify(results)
+
+
+def test_a_run_in_the_making_is_no_reason_to_refuse(results):
+    study = results / "grid-obstacles"
+    shutil.copytree(study / "records/grid-20/exact/seed-0", study / "runs/grid-20/exact/seed-4")
+    (study / "runs/grid-20/exact/seed-4/record.json").unlink()
+    assert verify(results) == 2
 
 
 def test_what_is_not_whole_is_not_summed_up(results):
@@ -266,7 +302,7 @@ def test_equal_records_give_equal_figures_and_pages(results, tmp_path_factory):
 
 
 def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
-    figures = {"final": {"iqm": 0.25, "low": None, "high": None}, "seeds": 1, "failed": 0, "less": {}}
+    figures = {"final": {"iqm": 0.25, "low": None, "high": None}, "seeds": 1, "failed": 0, "inexact": 0, "less": {}}
     figures["auc"] = figures["final"]
 
     def worth(value):
@@ -291,7 +327,9 @@ def test_studies_of_one_setting_do_not_hide_each_other_in_tables():
         "| ablation-actor | fetch-reach | `partial-max4` | 0.25 (1) | – | 0.25 (1) | – |",
         "| my-own | grid-20 | `partial` | 0.88 (1) | – | 0.25 (1) | – |",
     ]
-    crashed = {"final": None, "auc": None, "seeds": 3, "failed": 3, "less": {}}
+    crashed = {"final": None, "auc": None, "seeds": 3, "failed": 3, "inexact": 0, "less": {}}
     lines = sections_of({"grid-obstacles": {"grid-20": {"partial": crashed}}})["results"].splitlines()
     assert "| grid-20 | – (3, 3 failed) |" in lines  # which is not the same as none
+    continued = sections_of({"grid-obstacles": {"grid-20": {"partial": {**worth(0.5), "inexact": 1}}}})["results"]
+    assert "| grid-20 | 0.50 (1, 1 inexact) |" in continued.splitlines()
     assert "0.99" not in "".join(sections.values())  # five thousand steps show that nothing diverges, no more

@@ -447,6 +447,7 @@ def test_a_proportional_controller_reaches_the_goals_of_many_episodes(env):
 # Processor time of the best of several blocks: other processes slow a block, none makes it faster.
 SPEED = """
 import sys, time
+import mujoco
 import numpy as np
 from symbreak.tasks.ur5e import UR5eReachEnv
 near_singular = sys.argv[1] == "True"
@@ -454,15 +455,24 @@ env = UR5eReachEnv()
 env.reset(seed=0)
 env.data.qpos[4] *= not near_singular
 start = env.get_state()
-blocks = []
+blocks, bare, jacobian, solved = [], [], *np.zeros((2, 6, env.model.nv))
 for _ in range(8):
+    begin = time.thread_time()
+    for _ in range(20):
+        env.set_state(start)
+        for _ in range(50):  # what no such controller can do without
+            mujoco.mj_jacSite(env.model, env.data, jacobian[:3], jacobian[3:], 0)
+            mujoco.mj_solveM(env.model, env.data, solved, jacobian)
+            np.linalg.inv(jacobian @ solved.T + np.eye(6))
+            mujoco.mj_step(env.model, env.data)
+    bare.append((time.thread_time() - begin) / 20)
     begin = time.thread_time()
     for _ in range(20):
         env.set_state(start)  # an arm on a singularity slips off it within a few actions
         assert env.step(np.full(6, 0.02))[4]["singular"] == near_singular
         assert env._controller.singular == near_singular  # still so in the last physics step
     blocks.append((time.thread_time() - begin) / 20)
-print(1000 * min(blocks))
+print(1000 * min(blocks), 1000 * min(bare))
 """
 
 
@@ -472,8 +482,9 @@ def test_an_action_takes_at_most_four_milliseconds(near_singular):
     command = [sys.executable, "-c", SPEED, str(near_singular)]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
-    print(f"{float(finished.stdout):.2f} ms per action, singular: {near_singular}")
-    assert float(finished.stdout) <= 4.0
+    action, bare = map(float, finished.stdout.split())
+    print(f"{action:.2f} ms per action, {bare:.2f} ms for the least, singular: {near_singular}")
+    assert action <= max(4.0, 2.2 * bare)  # where the machine is slow both are
 
 
 def test_random_actions_held_for_half_a_second_meet_every_cause_of_breaking(env):

@@ -1,0 +1,42 @@
+"""Runs side by side take a core each, also those of different studies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from symbreak.training.cores import least_used_first
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_the_core_of_another_run_comes_last(monkeypatch):
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {first, second})
+    waits = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True); sys.stdin.read()"
+    for taken, free in ((first, second), (second, first)):
+        # More of them than others may have pinned meanwhile.
+        command = [sys.executable, "-S", "-c", waits, str(taken)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        others = [subprocess.Popen(command, **pipes) for _ in range(8)]
+        try:
+            for other in others:
+                other.stdout.readline()
+            assert least_used_first() == [free, taken]
+        finally:
+            for other in others:
+                other.communicate()
+
+
+def test_processes_that_see_the_same_begin_elsewhere(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8})
+    monkeypatch.setattr("symbreak.training.cores._only_core", lambda status: None)
+    begun = []
+    for number in range(3):
+        monkeypatch.setattr(os, "getpid", lambda number=number: 300 + number)
+        order = least_used_first()
+        assert sorted(order) == [3, 5, 8]
+        begun.append(order[0])
+    assert sorted(begun) == [3, 5, 8]
