@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium as gym
 import jax
@@ -201,7 +202,10 @@ def test_learning_goes_on_and_budgets_stay(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "draft.md").read_text() == "brought back"
     (tmp_path / ".run.former-2").mkdir()
     (tmp_path / ".run.former-2" / "draft.md").write_text("another")  # neither takes the other's place
-    loaded.save(tmp_path / "run")
+    listed = Path.glob  # in any order; here the one left over comes before the one of this very save
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "glob", lambda *given: sorted(listed(*given), reverse=True))
+        loaded.save(tmp_path / "run")
     assert (tmp_path / "run" / "draft.md").read_text() == "brought back"
     assert (tmp_path / ".run.former-2" / "draft.md").read_text() == "another"
     shutil.rmtree(tmp_path / ".run.former-2")

@@ -70,8 +70,10 @@ def write_run(run: Run, directory: Path, *, replace: bool = False) -> None:
                 os.rename(former, directory)
                 raise
             fsync_directory(directory.parent)
-        for left in directory.parent.glob(f".{glob.escape(directory.name)}.former-*"):  # also where one was killed here
-            _bring_back(left, directory)
+        _bring_back(former, directory)  # first: what lay in the directory itself keeps its name
+        left = directory.parent.glob(f".{glob.escape(directory.name)}.former-*")  # where a save was killed here
+        for older in sorted(left, reverse=True):
+            _bring_back(older, directory)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
