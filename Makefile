@@ -32,7 +32,7 @@ test: setup  ## the tests, below twelve minutes on two cores
 	$(BIN)/python -m pytest
 
 # Of the rooms whose wider tiers compile or train for most of an hour only these files belong to `slow`.
-LONG := tests/nn tests/training
+LONG := tests/nn tests/storage tests/training
 SOME := $(addprefix tests/training/test_,build.py loops.py)
 
 # As users run it: `make test` turns the compiler's optimisation off, these do not.

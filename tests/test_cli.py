@@ -13,7 +13,7 @@ import pytest
 
 from symbreak import cli
 from symbreak.commands.arguments import again
-from symbreak.training.directory import lock_run_directory
+from symbreak.storage.directory import lock_run_directory
 from symbreak.training.grid_record import write_grid_record
 from symbreak.training.record import resume_command
 from symbreak.training.settings import RunConfig

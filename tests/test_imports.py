@@ -12,11 +12,12 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "symbreak"
 
-BELOW_TRAINING = {"symmetry", "nn", "models", "gates", "theory", "agents", "tasks"}
+BELOW_TRAINING = {"symmetry", "nn", "models", "gates", "theory", "agents", "tasks", "storage", "process"}
 BELOW_CLI = BELOW_TRAINING | {"audit", "training"}
 # What each room may import besides itself and `errors`.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "process": set(),
     "symmetry": set(),
     "theory": {"symmetry"},
     "tasks": {"symmetry"},
@@ -24,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"symmetry", "nn"},
     "gates": {"symmetry", "nn", "models", "theory"},
     "agents": {"symmetry", "nn", "models", "gates", "theory"},
+    "storage": {"nn", "agents"},
     "audit": {"symmetry", "tasks"},
     "training": BELOW_TRAINING,
     "studies": BELOW_CLI,

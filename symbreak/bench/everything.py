@@ -9,7 +9,7 @@ from typing import Any
 
 from symbreak.bench.figure import draw
 from symbreak.errors import SymbreakError
-from symbreak.training.follow import following
+from symbreak.process.follow import following
 
 PARTS = ("layers", "agents", "parts", "scaling")
 

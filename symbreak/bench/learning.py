@@ -90,7 +90,7 @@ def main(
         evaluations: How many, spread evenly over the run, of ten greedy episodes each.
         out: The file of results; by default results/learning.jsonl.
     """
-    from symbreak.training.fast_start import prepare_process
+    from symbreak.process.fast_start import prepare_process
 
     prepare_process()
     path = out or Path("results/learning.jsonl")

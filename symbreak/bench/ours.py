@@ -16,11 +16,11 @@ from symbreak.bench.imposed import ImposedGate
 from symbreak.bench.products import gemm_share
 from symbreak.bench.worker import WARM_UP, Contender
 from symbreak.gates.learned import LearnedGate
+from symbreak.storage.replay import Replay
 from symbreak.tasks import get_task
 from symbreak.training.build import build_agent
 from symbreak.training.compiled import CompiledLoop
 from symbreak.training.hosted import HostedLoop, HostedState
-from symbreak.training.replay import Replay
 
 
 def make_ours(description: dict[str, Any], warm_up: int) -> Contender:

@@ -80,7 +80,7 @@ def main() -> None:
     description = json.loads(sys.argv[1])
     if description.get("core") is not None:
         os.sched_setaffinity(0, {description["core"]})
-    from symbreak.training.fast_start import prepare_process
+    from symbreak.process.fast_start import prepare_process
 
     prepare_process()
     contender = make(description)

@@ -43,15 +43,15 @@ def study(
         dry_run: Only print what would be run, with an estimate of core-hours.
         keep_runs: Keep checkpoints and replay of finished runs.
     """
+    from symbreak.process.cores import visible_cores
+    from symbreak.process.watch import raising_on_sigterm
+    from symbreak.storage.directory import lock_run_directory
+    from symbreak.storage.files import storage_faults
     from symbreak.studies.launch import run_local
     from symbreak.studies.plans import plan
     from symbreak.studies.progress import LiveTable, print_plan
     from symbreak.studies.records import refuse_replacing, take_over
     from symbreak.studies.summary import add_to_plan, require_summary, write_summary
-    from symbreak.training.cores import visible_cores
-    from symbreak.training.directory import lock_run_directory
-    from symbreak.training.files import storage_faults
-    from symbreak.training.watch import raising_on_sigterm
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least one run goes on at a time; use 1 or more")

@@ -135,9 +135,9 @@ def resume(
 @contextmanager
 def _one_run(cores: str) -> Iterator[Any]:
     """Signals are heard, and cores chosen, before JAX is imported."""
-    from symbreak.training.cores import use_one_core
-    from symbreak.training.fast_start import prepare_process
-    from symbreak.training.watch import Watch
+    from symbreak.process.cores import use_one_core
+    from symbreak.process.fast_start import prepare_process
+    from symbreak.process.watch import Watch
 
     if cores == "one":
         use_one_core()

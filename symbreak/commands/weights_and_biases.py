@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.training.strict_json import read_json, write_json
+from symbreak.storage.strict_json import read_json, write_json
 
 Send = Callable[[dict[str, float], Any], None]  # a row, and the configuration of its run
 FILE = "wandb.json"  # in the run's directory: which run over there this one is

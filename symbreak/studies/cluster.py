@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, StorageFault
+from symbreak.process.follow import following
 from symbreak.studies.launch import WORKER, Progress, arguments_of, begin, is_made_elsewhere, reached, settle
 from symbreak.studies.plans import Job
 from symbreak.studies.records import recorded
-from symbreak.training.follow import following
 
 RESTARTS = 20  # of a task whose node or worker died: not the run's fault
 

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from symbreak.errors import Interrupted, StorageFault
+from symbreak.process.cores import least_used_first
+from symbreak.process.follow import following
+from symbreak.storage.files import replace_file, storage_faults
 from symbreak.studies.plans import Job
 from symbreak.studies.records import as_json, code_of, recorded, run_directory, take_over, write_record
-from symbreak.training.cores import least_used_first
-from symbreak.training.files import replace_file, storage_faults
-from symbreak.training.follow import following
 from symbreak.training.inspection import fingerprint
 from symbreak.training.record import is_finished, read_status
 

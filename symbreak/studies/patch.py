@@ -52,7 +52,7 @@ def trained(method: str, variant: str, seed: int, steps: int, width: int = 64) -
 
 def main(arguments: list[str] | None = None) -> None:
     """One line per run, on the terminal and in the file; runs that stand in the file are not made again."""
-    from symbreak.training.cores import use_one_core
+    from symbreak.process.cores import use_one_core
 
     parser = argparse.ArgumentParser(description="Train the best screened gates on a planted patch.")
     parser.add_argument("--out", type=Path, required=True, help="file of results, a JSON object per line")

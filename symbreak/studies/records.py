@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, StorageFault, SymbreakError
+from symbreak.storage.files import fsync_directory, read_file, replace_file, storage_faults
+from symbreak.storage.strict_json import read_json
 from symbreak.studies.plans import Job, digest_of
-from symbreak.training.files import fsync_directory, read_file, replace_file, storage_faults
 from symbreak.training.record import MOST_METRICS, read_config, read_status
 from symbreak.training.settings import RunConfig
-from symbreak.training.strict_json import read_json
 
 KEPT = ("config.json", "metrics.jsonl", "status.json")
 MAP = "grid.json"  # kept of a setting whose figure is drawn from it

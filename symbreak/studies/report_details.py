@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from symbreak.storage.files import read_file
 from symbreak.studies.report_html import plural, text
 from symbreak.studies.report_runs import Group, Run
 from symbreak.training.choice import needs_own_symmetry
-from symbreak.training.files import read_file
 from symbreak.training.record import MOST_METRICS
 from symbreak.training.settings import RunConfig
 

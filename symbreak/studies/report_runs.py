@@ -25,10 +25,10 @@ from jaxtyping import Float
 from symbreak.agents.dqn import DQNConfig
 from symbreak.agents.sac import SACConfig
 from symbreak.errors import InputError, StorageFault
+from symbreak.storage.files import read_file
+from symbreak.storage.strict_json import MOST_JSON
 from symbreak.studies.statistics import area_under_curve
-from symbreak.training.files import read_file
 from symbreak.training.record import MOST_METRICS
-from symbreak.training.strict_json import MOST_JSON
 
 RETURN, SUCCESS = "eval/return", "eval/success"
 SETTLED = ("finished", "failed")

@@ -225,8 +225,8 @@ def pair_score(data: Transition, broken: np.ndarray) -> Score:
 
 def main(arguments: list[str] | None = None) -> None:
     """One line per variant, on the terminal and in the file; variants that stand in the file are not screened again."""
+    from symbreak.process.cores import use_one_core
     from symbreak.tasks import get_task
-    from symbreak.training.cores import use_one_core
 
     parser = argparse.ArgumentParser(description="Screen variants of the gate on stored transitions.")
     parser.add_argument(

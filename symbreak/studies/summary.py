@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, StorageFault, SymbreakError
+from symbreak.storage.files import alone_in, replace_file
 from symbreak.studies.plans import Job, digest_of
 from symbreak.studies.records import checksums
 from symbreak.studies.report_runs import RETURN, Run, find_runs, group_runs, holders_of, read_json, runs_below
 from symbreak.studies.report_tables import summarise
-from symbreak.training.files import alone_in, replace_file
 from symbreak.training.record import read_config
 
 

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from symbreak.errors import SymbreakError
-from symbreak.training.cores import use_one_core
-from symbreak.training.fast_start import prepare_process
-from symbreak.training.watch import Watch
+from symbreak.process.cores import use_one_core
+from symbreak.process.fast_start import prepare_process
+from symbreak.process.watch import Watch
 
 PAUSE = 2.0  # seconds between looks at a directory that is in use
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         os.sched_setaffinity(0, {int(arguments[2])})
     use_one_core()
     prepare_process()  # with the compilation cache: the runs of a study differ in little but their seeds
-    from symbreak.training.directory import SILENCE, DirectoryInUse
+    from symbreak.storage.directory import SILENCE, DirectoryInUse
 
     until = time.monotonic() + SILENCE + 60
     with Watch(owns_process=True) as watch:

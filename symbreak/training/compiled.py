@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from symbreak.agents.agent import Transition
 from symbreak.nn.keys import Key, named_key
-from symbreak.training.replay import Replay
+from symbreak.storage.replay import Replay
 from symbreak.training.tally import Tally
 
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from symbreak.errors import InputError
 from symbreak.nn.keys import named_key
-from symbreak.training.arrays import array_from_json, array_to_json
+from symbreak.storage.arrays import array_from_json, array_to_json
+from symbreak.storage.files import Damaged, is_count
+from symbreak.storage.replay import Replay
 from symbreak.training.compiled import CompiledLoop, LoopState
-from symbreak.training.files import Damaged, is_count
 from symbreak.training.guarded import Limit, require_bounds
 from symbreak.training.hosted import HostedLoop, HostedState
 from symbreak.training.quality import GateJudge, equivariance_error, explained_change
-from symbreak.training.replay import Replay
 from symbreak.training.seats import MOST_ACTIONS, Episode, reset_seed
 from symbreak.training.tally import Tally
 

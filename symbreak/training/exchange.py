@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError
-from symbreak.training.checkpoint import Loaded
-from symbreak.training.directory import lock_run_directory
-from symbreak.training.files import fsync_directory, storage_faults
+from symbreak.process.provenance import versions
+from symbreak.storage.checkpoint import Loaded
+from symbreak.storage.directory import lock_run_directory
+from symbreak.storage.files import fsync_directory, storage_faults
 from symbreak.training.gate_record import FILE as GATE_RECORD
 from symbreak.training.grid_record import FILE as GRID_RECORD
-from symbreak.training.provenance import versions
 from symbreak.training.record import (
     PARTS,
     Record,

@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from symbreak.errors import StorageFault
-from symbreak.training.files import Damaged, is_count
-from symbreak.training.strict_json import read_json, write_json
+from symbreak.storage.files import Damaged, is_count
+from symbreak.storage.strict_json import read_json, write_json
 
 FILE = "gate.json"
 FORMAT = 1

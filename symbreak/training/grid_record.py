@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.training.files import read_file, replace_file
+from symbreak.storage.files import read_file, replace_file
 
 FILE = "grid.json"
 FORMAT = 1

@@ -22,8 +22,8 @@ from jaxtyping import Array
 
 from symbreak.agents.agent import Transition
 from symbreak.nn.keys import Key, named_key
+from symbreak.storage.replay import Replay
 from symbreak.training.guarded import GuardedEnvironment, Limit, no_limit, require_an_end, steps_allowed
-from symbreak.training.replay import Replay
 from symbreak.training.seats import Episode, Seat, remembered
 from symbreak.training.tally import Tally, require_finite_metrics
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symbreak.errors import StorageFault
-from symbreak.training.arrays import as_bytes, describe
-from symbreak.training.checkpoint import Checkpoints, CheckpointStatus, Loaded
-from symbreak.training.files import read_file
+from symbreak.storage.arrays import as_bytes, describe
+from symbreak.storage.checkpoint import Checkpoints, CheckpointStatus, Loaded
+from symbreak.storage.files import read_file
+from symbreak.storage.segments import COLUMNS, read_segment
+from symbreak.storage.strict_json import to_json
 from symbreak.training.meta import Meta
 from symbreak.training.record import MOST_METRICS, no_checkpoint, read_config, read_status, require_prefix
-from symbreak.training.segments import COLUMNS, read_segment
-from symbreak.training.strict_json import to_json
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from symbreak.training.files import Damaged, FileRecord, is_count
+from symbreak.storage.files import Damaged, FileRecord, is_count
 from symbreak.training.tally import Ledger
 
 COUNTS, TEXTS = ("row_step", "capacity"), ("symmetry",)

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.training.checkpoint import Checkpoints
+from symbreak.storage.checkpoint import Checkpoints
+from symbreak.storage.directory import RunLock, lock_run_directory
+from symbreak.storage.files import Damaged, FileRecord, cut_back, read_file, replace_file, storage_faults
+from symbreak.storage.strict_json import read_json
 from symbreak.training.choice import needs_own_symmetry
-from symbreak.training.directory import RunLock, lock_run_directory
-from symbreak.training.files import Damaged, FileRecord, cut_back, read_file, replace_file, storage_faults
 from symbreak.training.settings import RunConfig, parse_config
-from symbreak.training.strict_json import read_json
 
 MOST_METRICS = 1 << 30
 BEAT = 30.0  # seconds between two signs of life

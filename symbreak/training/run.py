@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFault, StorageFault, SymbreakError
-from symbreak.training.directory import DirectoryInUse
-from symbreak.training.files import read_file
-from symbreak.training.provenance import provenance, versions
+from symbreak.process.provenance import provenance, versions
+from symbreak.process.watch import Watch
+from symbreak.storage.directory import DirectoryInUse
+from symbreak.storage.files import read_file
+from symbreak.storage.strict_json import from_json
 from symbreak.training.record import (
     MOST_METRICS,
     Record,
@@ -27,8 +29,6 @@ from symbreak.training.record import (
 )
 from symbreak.training.schedule import Schedule
 from symbreak.training.settings import RunConfig, parse_config, parse_parts
-from symbreak.training.strict_json import from_json
-from symbreak.training.watch import Watch
 
 __all__ = ["Run", "RunConfig", "resume", "train"]
 
@@ -264,7 +264,7 @@ class Run:
         self.saved_step = self.step
 
     def _follow(self, references: Any) -> None:
-        from symbreak.training.segment_writer import SegmentWriter
+        from symbreak.storage.segment_writer import SegmentWriter
 
         if self.record.directory is not None:
             config = self.agent.config

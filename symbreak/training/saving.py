@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symbreak.errors import InputError
-from symbreak.training.checkpoint import Checkpoints, Loaded
-from symbreak.training.files import read_file
+from symbreak.process.provenance import differences
+from symbreak.storage.checkpoint import Checkpoints, Loaded
+from symbreak.storage.files import read_file
+from symbreak.storage.segments import restore_replay
 from symbreak.training.meta import Meta
-from symbreak.training.provenance import differences
 from symbreak.training.record import MOST_METRICS, is_finished, require_prefix
-from symbreak.training.segments import restore_replay
 from symbreak.training.settings import RunConfig
 
 if TYPE_CHECKING:

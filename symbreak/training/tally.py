@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array
 
 from symbreak.errors import NumericFault
-from symbreak.training.arrays import named_leaves
-from symbreak.training.files import Damaged, is_count
-from symbreak.training.strict_json import to_json
+from symbreak.storage.arrays import named_leaves
+from symbreak.storage.files import Damaged, is_count
+from symbreak.storage.strict_json import to_json
 
 STRETCH = 1_000  # environment steps; also how soon a divergence is noticed
 # These have a value at every update, so one that is no number is a fault and must not be passed over.

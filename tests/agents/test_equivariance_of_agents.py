@@ -14,8 +14,8 @@ from symbreak.agents.methods import METHODS
 from symbreak.agents.sac import SAC, SACConfig
 from symbreak.gates import GateConfig, LearnedGate
 from symbreak.models.predictor import IncrementOutcome
+from symbreak.storage.checkpoint import Checkpoints
 from symbreak.tasks.symmetries import ant_exact, fetch_paper
-from symbreak.training.checkpoint import Checkpoints
 
 LIMIT = {"float32": 1e-4, "float64": 1e-9}
 

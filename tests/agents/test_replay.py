@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chisquare
 
 from symbreak.agents.agent import Transition
-from symbreak.training.replay import Replay
+from symbreak.storage.replay import Replay
 
 CAPACITY = 7
 

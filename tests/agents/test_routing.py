@@ -15,9 +15,9 @@ from symbreak.agents.agent import Transition, draw, mix
 from symbreak.gates.gate import AbstractGate
 from symbreak.models.critic import make_twin_critic
 from symbreak.nn.linear import Dense, Equivariant
+from symbreak.storage.replay import Replay
 from symbreak.tasks.gridworld import GridWorld
 from symbreak.training.compiled import CompiledLoop
-from symbreak.training.replay import Replay
 
 ROUTES = {0.0: ("exact", 0), 1.0: ("vanilla", 1)}
 # Two programs round alike where their loops are compiled alike; an optimiser unrolls very short ones, and then one more

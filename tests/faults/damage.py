@@ -14,8 +14,8 @@ from counting import Outcome, Tier, count, fails, problem_of, require
 from test_run import POINT, finish, point_task
 
 from symbreak.errors import StorageFault
-from symbreak.training.arrays import fingerprint as fingerprint_of_arrays
-from symbreak.training.checkpoint import Checkpoints
+from symbreak.storage.arrays import fingerprint as fingerprint_of_arrays
+from symbreak.storage.checkpoint import Checkpoints
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.run import Run
 

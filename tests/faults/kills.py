@@ -15,7 +15,7 @@ from test_checkpoint import KILLED_AT_EACH_POINT
 from test_resume import CHILD, EVERY, GATE, TINY, VANILLA, Case, fingerprint_of, start
 
 from symbreak.errors import StorageFault
-from symbreak.training.checkpoint import NAME
+from symbreak.storage.checkpoint import NAME
 
 # A place and a number: an environment step (the agent learns from 100 on, the gate from 250 on); a call inside of a
 # save that brings something to the disk; and from outside, hundredths of a second after the start (while it imports and
@@ -118,7 +118,7 @@ def killed_and_resumed(tier: Tier, scratch: Path, name: str) -> Outcome:
 
 def killed_while_saving(tier: Tier, scratch: Path) -> Outcome:
     """At each call of a save that changes the disk, and in the middle of each write; the script checks each point."""
-    command = [sys.executable, "-c", KILLED_AT_EACH_POINT, str(scratch), str(TESTS / "training")]
+    command = [sys.executable, "-c", KILLED_AT_EACH_POINT, str(scratch), str(TESTS / "storage")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return Outcome(0, 1, (last_line(done),))

@@ -18,12 +18,12 @@ from test_run import GRID, POINT, TINY, point_task
 from test_segments import GAMMA, bits, episodes, part, template_of
 
 from symbreak.agents.agent import Transition
-from symbreak.training.arrays import as_bytes
+from symbreak.storage.arrays import as_bytes
+from symbreak.storage.replay import Replay
+from symbreak.storage.segment_writer import SegmentWriter
+from symbreak.storage.segments import restore_replay
 from symbreak.training.inspection import fingerprint
-from symbreak.training.replay import Replay
 from symbreak.training.run import Run, RunConfig
-from symbreak.training.segment_writer import SegmentWriter
-from symbreak.training.segments import restore_replay
 
 # --- the replay against a list ----------------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ from counting import Outcome, Tier, count, fails, problem_of, require
 from test_run import GRID, POINT, TINY, Pendulum, point_task
 
 from symbreak.errors import EnvironmentFault, NumericFault, SymbreakError
+from symbreak.storage.checkpoint import Checkpoints
 from symbreak.tasks import TASK_NAMES, check_environment, get_task
 from symbreak.tasks.task import View
-from symbreak.training.checkpoint import Checkpoints
 from symbreak.training.inspection import verify
 from symbreak.training.run import Run
 from symbreak.training.tally import STRETCH

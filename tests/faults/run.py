@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The rows reuse tables and environments of the ordinary tests.
-sys.path += [str(ROOT / "tests" / room) for room in ("training", "tasks", "symmetry", "audit")]
+sys.path += [str(ROOT / "tests" / room) for room in ("storage", "training", "tasks", "symmetry", "audit")]
 
 # As in the tests: what one process has compiled no other compiles again.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

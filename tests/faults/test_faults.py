@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path += [str(Path(__file__).parents[1] / room) for room in ("faults", "training", "tasks", "symmetry", "audit")]
+sys.path += [
+    str(Path(__file__).parents[1] / room) for room in ("faults", "storage", "training", "tasks", "symmetry", "audit")
+]
 
 from counting import Outcome, count, fails, problem_of, require
 from rows import ROWS, judge

@@ -18,6 +18,8 @@ import pytest
 
 from symbreak.commands.studying import study
 from symbreak.errors import InputError, Interrupted, StorageFault
+from symbreak.process.watch import SIGNALS, Watch
+from symbreak.storage.directory import DirectoryInUse, lock_run_directory
 from symbreak.studies import worker
 from symbreak.studies.launch import Progress, arguments_of, begin, log_of, run_local, settle
 from symbreak.studies.plans import Job, plan
@@ -31,11 +33,9 @@ from symbreak.studies.records import (
     write_record,
 )
 from symbreak.studies.summary import add_to_plan, verify, write_summary
-from symbreak.training.directory import DirectoryInUse, lock_run_directory
 from symbreak.training.inspection import fingerprint
 from symbreak.training.record import is_finished, read_status
 from symbreak.training.run import resume, train
-from symbreak.training.watch import SIGNALS, Watch
 
 SMALL = {"width": 16, "batch": 16, "learning_starts": 20, "capacity": 500}
 

@@ -10,7 +10,7 @@ from symbreak.studies.patch import CONTENDERS, GATES, main, trained
 
 
 def test_runs_that_stand_in_the_file_are_not_made_again(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("symbreak.training.cores.use_one_core", lambda: None)
+    monkeypatch.setattr("symbreak.process.cores.use_one_core", lambda: None)
     out = tmp_path / "patch.jsonl"
     done = [{"method": m, "variant": v, "seed": 0, "steps": 510} for m, v in CONTENDERS if m != "vanilla"]
     out.write_text("".join(json.dumps(row) + "\n" for row in done))

@@ -10,8 +10,8 @@ import pytest
 
 from symbreak.agents.agent import Transition
 from symbreak.errors import StorageFault
+from symbreak.storage.replay import Replay
 from symbreak.training.gate_record import FILE, KEPT, PARTS, divide, read_gate_record, write_gate_record
-from symbreak.training.replay import Replay
 
 PAIRS = 4000
 

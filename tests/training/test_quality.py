@@ -17,6 +17,7 @@ from symbreak.gates import FixedGate, GateConfig
 from symbreak.gates.gate import OracleGate
 from symbreak.gates.predictors import Predictors, PredictorState
 from symbreak.models.predictor import IncrementOutcome
+from symbreak.storage.replay import Replay
 from symbreak.tasks import get_task
 from symbreak.tasks.diagnostic import mirror
 from symbreak.tasks.gridworld import GridWorld
@@ -31,7 +32,6 @@ from symbreak.training.quality import (
     precision_recall,
     rank_correlation,
 )
-from symbreak.training.replay import Replay
 from symbreak.training.run import train
 from symbreak.training.settings import RunConfig
 from symbreak.training.truth import StateIndex, oracle_table

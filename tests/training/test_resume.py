@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from symbreak.training.checkpoint import NAME
-from symbreak.training.watch import GRACE
+from symbreak.process.watch import GRACE
+from symbreak.storage.checkpoint import NAME
 
 # Starts or resumes a run in a process that kills itself: at an environment step, or at the n-th time that something is
 # brought to the disk once a step has been reached, which is inside of a save.
 CHILD = """
 import os, signal, sys, time
-from symbreak.training.cores import use_one_core
+from symbreak.process.cores import use_one_core
 use_one_core()
 place, number, *command = sys.argv[1:]
 from symbreak import cli
@@ -44,7 +44,7 @@ if place == "hang":
     drivers.CompiledDriver.run = run
 if place == "save":
     fsync, left = os.fsync, [number]
-    from symbreak.training.checkpoint import Checkpoints
+    from symbreak.storage.checkpoint import Checkpoints
     save = Checkpoints.save
     def dying(descriptor):
         left[0] -= 1

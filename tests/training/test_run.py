@@ -18,25 +18,25 @@ import numpy as np
 import pytest
 
 from symbreak.errors import EnvironmentFault, InputError, Interrupted, NumericFault, StorageFault
+from symbreak.process import provenance as provenance_module
+from symbreak.process.watch import Watch
+from symbreak.storage.arrays import array_to_json
+from symbreak.storage.checkpoint import Checkpoints
+from symbreak.storage.directory import DirectoryInUse
+from symbreak.storage.files import Damaged
+from symbreak.storage.strict_json import MOST_JSON
 from symbreak.symmetry import Field, Layout, Symmetry, Z
 from symbreak.tasks import get_task
 from symbreak.tasks.task import Task, View
-from symbreak.training import provenance as provenance_module
-from symbreak.training.arrays import array_to_json
-from symbreak.training.checkpoint import Checkpoints
-from symbreak.training.directory import DirectoryInUse
 from symbreak.training.drivers import CompiledDriver, HostedDriver, _read_episode
 from symbreak.training.evaluate import load_trained
 from symbreak.training.exchange import read_run
-from symbreak.training.files import Damaged
 from symbreak.training.gate_record import read_gate_record
 from symbreak.training.inspection import fingerprint, verify
 from symbreak.training.meta import KEYS
 from symbreak.training.record import read_status
 from symbreak.training.run import Run, RunConfig, resume, train
 from symbreak.training.seats import MOST_ACTIONS, remembered
-from symbreak.training.strict_json import MOST_JSON
-from symbreak.training.watch import Watch
 
 TINY = {"width": 8, "batch": 8, "capacity": 700, "learning_starts": 100}
 GRID = RunConfig("grid-0", "vanilla", steps=1_500, evaluations=2, episodes=4, checkpoint_every=400, agent=TINY)

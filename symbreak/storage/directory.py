@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symbreak.errors import StorageFault
-from symbreak.training.files import Damaged, is_count, storage_faults, sweep
-from symbreak.training.strict_json import from_json, to_json
+from symbreak.storage.files import Damaged, is_count, storage_faults, sweep
+from symbreak.storage.strict_json import from_json, to_json
 
 LOCK_NAME = "run.lock"
 SILENCE = 900.0  # seconds without a beat after which another host's name no longer counts

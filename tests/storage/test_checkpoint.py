@@ -27,8 +27,8 @@ from safetensors.numpy import save as reference_save
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.models.learner import Learner, Optimiser
-from symbreak.training import snapshot as snapshot_module
-from symbreak.training.arrays import (
+from symbreak.storage import snapshot as snapshot_module
+from symbreak.storage.arrays import (
     CODES,
     DTYPES,
     array_from_json,
@@ -40,10 +40,10 @@ from symbreak.training.arrays import (
     fit,
     named_arrays,
 )
-from symbreak.training.checkpoint import Checkpoints
-from symbreak.training.files import TEMPORARY, Damaged, make_directory
-from symbreak.training.segment_writer import SegmentWriter
-from symbreak.training.segments import SegmentReference
+from symbreak.storage.checkpoint import Checkpoints
+from symbreak.storage.files import TEMPORARY, Damaged, make_directory
+from symbreak.storage.segment_writer import SegmentWriter
+from symbreak.storage.segments import SegmentReference
 
 META = {"config": {"task": "ant", "rate": 3e-4}, "versions": {"jax": "0.10.2"}, "cores": 1, "reset_seed": 17}
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from symbreak.training.cores import least_used_first
+from symbreak.process.cores import least_used_first
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
@@ -32,7 +32,7 @@ def test_the_core_of_another_run_comes_last(monkeypatch):
 
 def test_processes_that_see_the_same_begin_elsewhere(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8})
-    monkeypatch.setattr("symbreak.training.cores._only_core", lambda status: None)
+    monkeypatch.setattr("symbreak.process.cores._only_core", lambda status: None)
     begun = []
     for number in range(3):
         monkeypatch.setattr(os, "getpid", lambda number=number: 300 + number)

@@ -13,10 +13,10 @@ from jaxtyping import Array, Int
 
 from symbreak.agents.agent import Transition
 from symbreak.errors import InputError
-from symbreak.training.arrays import Arrays, encode
-from symbreak.training.files import TEMPORARY, fsync_directory, remove, storage_faults, sweep, write_file
-from symbreak.training.replay import Replay
-from symbreak.training.segments import BYTES, COLUMNS, NAME, ROWS, SegmentReference, pack
+from symbreak.storage.arrays import Arrays, encode
+from symbreak.storage.files import TEMPORARY, fsync_directory, remove, storage_faults, sweep, write_file
+from symbreak.storage.replay import Replay
+from symbreak.storage.segments import BYTES, COLUMNS, NAME, ROWS, SegmentReference, pack
 
 BLOCK = 4096  # rows taken from the device at once: a fixed number, so that it compiles once
 

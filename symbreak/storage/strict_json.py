@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from symbreak.errors import InputError
-from symbreak.training.files import Damaged, FileRecord, read_file, replace_file
+from symbreak.storage.files import Damaged, FileRecord, read_file, replace_file
 
 MOST_JSON = 8 << 20  # bytes; a list of empty lists takes about twenty times its text in memory
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from symbreak.agents.agent import Transition
 from symbreak.errors import InputError, StorageFault
-from symbreak.training import segment_writer
-from symbreak.training.arrays import as_bytes, decode, encode
-from symbreak.training.files import TEMPORARY, Damaged, FileRecord, read_file, write_file
-from symbreak.training.replay import Replay
-from symbreak.training.segment_writer import SegmentWriter, collect
-from symbreak.training.segments import SegmentReference, read_segment, restore_replay
+from symbreak.storage import segment_writer
+from symbreak.storage.arrays import as_bytes, decode, encode
+from symbreak.storage.files import TEMPORARY, Damaged, FileRecord, read_file, write_file
+from symbreak.storage.replay import Replay
+from symbreak.storage.segment_writer import SegmentWriter, collect
+from symbreak.storage.segments import SegmentReference, read_segment, restore_replay
 
 GAMMA = 0.99
 Column = dict[str, np.ndarray]

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from symbreak.training.cores import visible_cores
+from symbreak.process.cores import visible_cores
 
 PACKAGES = ("symbreak", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
 

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 
-from symbreak.training.follow import following
+from symbreak.process.follow import following
 
 # Starts a module that says who it is and waits, and passes on what it says.
 PARENT = """
 import subprocess
-from symbreak.training.follow import following
+from symbreak.process.follow import following
 subprocess.run(following("waits", "one", "two words"))
 """
 WAITS = """

@@ -22,9 +22,9 @@ import numpy as np
 
 from symbreak.agents.agent import Transition
 from symbreak.errors import InputError, StorageFault
-from symbreak.training.arrays import Arrays, decode, describe
-from symbreak.training.files import Damaged, FileRecord, is_count, read_file, storage_faults
-from symbreak.training.replay import Replay
+from symbreak.storage.arrays import Arrays, decode, describe
+from symbreak.storage.files import Damaged, FileRecord, is_count, read_file, storage_faults
+from symbreak.storage.replay import Replay
 
 FORMAT = 1
 NAME = re.compile(r"[0-9]{12}-[0-9a-f]{16}\.safetensors")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from symbreak.errors import StorageFault
-from symbreak.training.arrays import Arrays, decode, encode
-from symbreak.training.files import Damaged, FileRecord, fsync_directory, is_count, read_file, write_file
-from symbreak.training.segments import SegmentReference, check_order
-from symbreak.training.strict_json import MOST_JSON, from_json, to_json
+from symbreak.storage.arrays import Arrays, decode, encode
+from symbreak.storage.files import Damaged, FileRecord, fsync_directory, is_count, read_file, write_file
+from symbreak.storage.segments import SegmentReference, check_order
+from symbreak.storage.strict_json import MOST_JSON, from_json, to_json
 
 FORMAT = 1
 ARRAYS, META, MANIFEST = "arrays.safetensors", "meta.json", "manifest.json"

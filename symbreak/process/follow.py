@@ -1,4 +1,4 @@
-"""A module in a process that ends with whoever started it: `python -m symbreak.training.follow PARENT MODULE ARGUMENT…`
+"""A module in a process that ends with whoever started it: `python -m symbreak.process.follow PARENT MODULE ARGUMENT…`
 
 Linux sends it SIGTERM as soon as its parent is gone, however that came about; a run then saves and stops. The process
 asks for that itself: what has started JAX must not run Python code between fork and exec.
@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1
 
 def following(module: str, *arguments: str) -> list[str]:
     """The command that runs a module so, for this process."""
-    return [sys.executable, "-m", "symbreak.training.follow", str(os.getpid()), module, *arguments]
+    return [sys.executable, "-m", "symbreak.process.follow", str(os.getpid()), module, *arguments]
 
 
 def _follow(parent: int) -> None:

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from symbreak.errors import StorageFault
-from symbreak.training.arrays import MOST_ARRAYS, encode, named_arrays
-from symbreak.training.checkpoint import Checkpoints
-from symbreak.training.files import FileRecord, make_directory
-from symbreak.training.segment_writer import SegmentWriter
-from symbreak.training.snapshot import ARRAYS, FORMAT, MANIFEST, META, manifest_text
+from symbreak.storage.arrays import MOST_ARRAYS, encode, named_arrays
+from symbreak.storage.checkpoint import Checkpoints
+from symbreak.storage.files import FileRecord, make_directory
+from symbreak.storage.segment_writer import SegmentWriter
+from symbreak.storage.snapshot import ARRAYS, FORMAT, MANIFEST, META, manifest_text
 
 STEP = 7
 TREES = {"agent": {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "known": np.array([True, False])}}

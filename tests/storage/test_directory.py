@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.training import directory as directory_module
-from symbreak.training.directory import LOCK_NAME, SILENCE, DirectoryInUse, Holder, lock_run_directory
-from symbreak.training.files import TEMPORARY, Damaged, cut_back, make_directory, read_file, replace_file
-from symbreak.training.strict_json import from_json, read_json, to_json, write_json
+from symbreak.storage import directory as directory_module
+from symbreak.storage.directory import LOCK_NAME, SILENCE, DirectoryInUse, Holder, lock_run_directory
+from symbreak.storage.files import TEMPORARY, Damaged, cut_back, make_directory, read_file, replace_file
+from symbreak.storage.strict_json import from_json, read_json, to_json, write_json
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from symbreak.training.directory import lock_run_directory
+from symbreak.storage.directory import lock_run_directory
 with lock_run_directory(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -85,7 +85,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_dead_parent(tmp_path):
     script = """
 import os, sys, time
 from pathlib import Path
-from symbreak.training.directory import lock_run_directory
+from symbreak.storage.directory import lock_run_directory
 with lock_run_directory(Path(sys.argv[1])):
     child = os.fork()
     if child == 0:

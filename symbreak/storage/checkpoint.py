@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.training.arrays import fit, named_arrays, named_leaves
-from symbreak.training.files import TEMPORARY, Damaged, fsync_directory, remove, storage_faults, sweep
-from symbreak.training.segment_writer import collect
-from symbreak.training.segments import SegmentReference, read_segment
-from symbreak.training.snapshot import Snapshot, read_references, read_snapshot, write_snapshot
+from symbreak.storage.arrays import fit, named_arrays, named_leaves
+from symbreak.storage.files import TEMPORARY, Damaged, fsync_directory, remove, storage_faults, sweep
+from symbreak.storage.segment_writer import collect
+from symbreak.storage.segments import SegmentReference, read_segment
+from symbreak.storage.snapshot import Snapshot, read_references, read_snapshot, write_snapshot
 
 NAME = re.compile(r"step-([0-9]{12})(?:\.([1-9][0-9]{0,5}))?")
 MOST_ENTRIES = 10_000

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.training.files import Damaged, is_count
-from symbreak.training.strict_json import from_json, to_json
+from symbreak.storage.files import Damaged, is_count
+from symbreak.storage.strict_json import from_json, to_json
 
 Arrays = dict[str, np.ndarray]
 

@@ -1,0 +1,1 @@
+"""One process: its core, its start, its signals, its end, and what its bits depend on."""
