@@ -87,6 +87,7 @@ studies: setup  ## the runs of the results that are not there yet; STUDIES=--dry
 	$(STUDY) locomotion --settings ant $(THREE) --steps 150000
 	$(STUDY) manipulation --settings ur5e-reach $(THREE) --steps 100000
 	$(STUDY) grid-paper
+	$(STUDY) grid-coin
 	$(STUDY) propagation
 	$(STUDY) predictor-steps
 	$(STUDY) stability

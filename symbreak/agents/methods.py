@@ -57,6 +57,8 @@ METHODS: dict[str, Method] = {
     # Gates that know the truth (grid-worlds), to tell gate quality from what the architecture can do.
     "oracle-minority": Method(Gated(), gate="oracle-minority"),
     "oracle-strict": Method(Gated(), gate="oracle-strict"),
+    # A gate that knows nothing, drawn in evaluations too: what do two experts and chance do without it?
+    "partial-coin": Method(Gated(), gate="fixed", fixed=0.5, sample_when_evaluating=True),
     # Ablations of the paper.
     "partial-soft": Method(Gated(), gate="learned", routing="soft"),
     "partial-fixed": Method(Gated(), gate="fixed", fixed=0.5, routing="soft"),

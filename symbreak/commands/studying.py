@@ -30,7 +30,7 @@ def study(
     """Make the runs of a study; the same command again goes on where it stopped.
 
     Args:
-        name: grid-obstacles, grid-floors, grid-oracles, grid-reward, grid-slip, grid-paper, propagation,
+        name: grid-obstacles, grid-floors, grid-oracles, grid-reward, grid-slip, grid-paper, grid-coin, propagation,
             predictor-steps, locomotion, manipulation, stability, unrouted, ablation-routing, ablation-actor,
             ablation-trunks or ablation-threshold.
         out: Directory for records and runs; by default results/STUDY. The summary is written beside it.

@@ -81,6 +81,12 @@ STUDIES: dict[str, Study] = {
         ("partial",),
         3,
     ),
+    "grid-coin": Study(
+        "a coin in the place of the gate, in training and in evaluations; to be read beside grid-paper",
+        _grids((20, 40)),
+        ("partial-coin",),
+        3,
+    ),
     "propagation": Study(
         "the moves of an equivariant agent in a broken world; `symbreak theory grid-20-slip --run RECORD` draws them",
         (Setting("grid-20-slip", 100_000, keeps_map=True),),

@@ -54,6 +54,17 @@ def test_the_published_inference_samples_the_gate():
     assert not METHODS["partial"].sample_when_evaluating
 
 
+def test_a_coin_sends_pairs_to_either_expert_in_evaluations_too(drawn_state):
+    agent = build_agent(get_task("grid-20"), "partial-coin", steps=100, config={"width": 16})
+    method, partly = agent.method, METHODS["partial"]
+    assert (method.routing, method.heads) == (partly.routing, partly.heads)
+    state, observation = drawn_state(agent), jnp.asarray([0.1, -0.2, 0.5, 0.3])
+    np.testing.assert_array_equal(agent.gate.of_actions(state.gate, observation), np.full(4, 0.5))
+    keys = jax.random.split(jax.random.key(0), 100)
+    used = jax.vmap(lambda key: agent.exploit(state, observation, key)[1])(keys)
+    assert set(np.asarray(used)) == {0, 1}
+
+
 @pytest.mark.parametrize("algorithm", ["dqn", "sac"])
 def test_what_an_update_reports_is_documented(algorithm, small_agent, random_batch):
     agent = small_agent(algorithm)
