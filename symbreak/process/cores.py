@@ -1,7 +1,7 @@
 """One core for one run.
 
 How many cores a process sees changes how sums are split on a CPU, and with it the last bits of every number; and runs
-side by side are fastest on a core each. This must happen before JAX is imported, so nothing here imports it.
+side by side are fastest on a core each. This must happen before JAX computes anything, so nothing here imports it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,18 @@ def visible_cores() -> int:
 def use_one_core() -> None:
     """Pin this process to the core with the fewest processes pinned to it.
 
-    Where JAX is imported already it has counted the cores, and the process keeps them: a run records what JAX saw.
+    Where JAX has counted the cores already the process keeps them: a run records what JAX saw.
     """
-    if visible_cores() > 1 and "jax" not in sys.modules:
+    if visible_cores() > 1 and not _jax_has_counted():
         os.sched_setaffinity(0, {least_used_first()[0]})
+
+
+def _jax_has_counted() -> bool:
+    """It counts when it first computes; where that cannot be told, it has."""
+    if "jax" not in sys.modules:
+        return False
+    begun = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
+    return begun is None or begun()
 
 
 def least_used_first() -> list[int]:

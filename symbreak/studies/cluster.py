@@ -15,7 +15,7 @@ from typing import Any
 
 from symbreak.errors import InputError, StorageFault
 from symbreak.process.follow import following
-from symbreak.studies.launch import WORKER, Progress, arguments_of, begin, is_made_elsewhere, reached, settle
+from symbreak.studies.launch import WORKER, Progress, arguments_of, begin, is_made_elsewhere, look, settle
 from symbreak.studies.plans import Job
 from symbreak.studies.records import recorded
 
@@ -58,7 +58,7 @@ def run_on_ray(
     try:
         while pending:
             for entry in pending.values():
-                entry.step = reached(out, entry.job)
+                look(out, entry)
             show(table)
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=poll)
             for done in ready:

@@ -62,6 +62,12 @@ def begin(out: Path, entry: Progress) -> None:
     entry.said = log.stat().st_size if log.exists() else 0
 
 
+def look(out: Path, entry: Progress) -> None:
+    """How far a run is. One that was killed goes on from its checkpoint, behind the step that it had told."""
+    entry.step = reached(out, entry.job)
+    entry.began = min(entry.began, entry.step)
+
+
 def is_made_elsewhere(out: Path, entry: Progress) -> bool:
     """Whether a study beside this one has made the very run since this one began; its record is taken over."""
     if entry.attempts == 0 and take_over(out, [entry.job]):
@@ -103,7 +109,7 @@ def run_local(
         while True:
             for core, entry in list(running.items()):
                 assert entry.process is not None
-                entry.step = reached(out, entry.job)
+                look(out, entry)
                 code = entry.process.poll()
                 if code is not None:
                     del running[core]
@@ -165,5 +171,5 @@ def _last_words(log: Path, said: int, code: int) -> str:
     """Why a process ended, by its signal or by what it said in the end."""
     lines = log.read_bytes()[said:].decode(errors="replace").strip().splitlines() if log.exists() else []
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
+        return f"killed by {signal.Signals(-code).name if -code in set(signal.Signals) else f'signal {-code}'}"
     return lines[-1] if lines else f"exit code {code}"

@@ -38,7 +38,7 @@ def recorded(out: Path, job: Job) -> str | None:
     """The state that a job's record tells, if there is a whole one of this very configuration."""
     record = record_directory(out, job)
     facts = _facts(record)
-    return facts.get("state") if facts.get("digest") == job.digest and _is_whole(record, facts) else None
+    return facts.get("state") if facts.get("digest") == job.digest and is_whole(record) else None
 
 
 def _facts(record: Path) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def refuse_replacing(out: Path, jobs: Sequence[Job]) -> None:
     """No run, finished or begun, is replaced or continued by one of the same name and another configuration."""
     for job in jobs:
         record = record_directory(out, job)
-        if _facts(record).get("state") == "finished":
+        if is_whole(record) and _facts(record).get("state") == "finished":  # a damaged one is made again
             refuse_another(record, job.config)
         refuse_another(run_directory(out, job), job.config)
 
@@ -73,15 +73,16 @@ def made_elsewhere(out: Path, jobs: Sequence[Job]) -> dict[str, Path]:
     for path in sorted(out.parent.glob("*/records/*/*/*/record.json")):
         facts = _facts(path.parent)
         asked = facts.get("digest") in wanting and facts.get("state") == "finished" and path.parents[4] != out
-        if asked and _is_whole(path.parent, facts):
+        if asked and is_whole(path.parent):
             records.setdefault(str(facts.get("digest")), path.parent)
     wanted = {job.name: records[job.digest] for job in lacking if job.digest in records}
     maps = {job.name for job in jobs if job.keeps_map}
     return {name: record for name, record in wanted.items() if name not in maps or (record / MAP).exists()}
 
 
-def _is_whole(record: Path, facts: dict[str, Any]) -> bool:
+def is_whole(record: Path) -> bool:
     """Whether the files beside it are those that a record tells of, and all that one of a finished run needs."""
+    facts = _facts(record)
     try:
         files, digest = checksums(record), digest_of(read_config(record))
     except SymbreakError:
@@ -96,8 +97,15 @@ def take_over(out: Path, jobs: Sequence[Job]) -> int:
     for name, source in found.items():
         target = out / "records" / name
         with storage_faults(f"copy {source} to {target}"):
+            _clear(target)
             _keep(source, target, (*KEPT, MAP, "record.json"))  # with the last one the record counts
     return len(found)
+
+
+def _clear(record: Path) -> None:
+    """Remove a record of a former try; without the first of its files the rest counts no more."""
+    for name in ("record.json", *KEPT, MAP):
+        (record / name).unlink(missing_ok=True)
 
 
 def _keep(source: Path, target: Path, names: Sequence[str]) -> None:
@@ -118,8 +126,7 @@ def write_record(out: Path, job: Job, state: str, attempts: int, *, seal: str = 
     """
     source, target = run_directory(out, job), record_directory(out, job)
     with storage_faults(f"write the record {target}"):
-        for name in ("record.json", *KEPT, MAP):  # of a former try; without the first of them the rest counts no more
-            (target / name).unlink(missing_ok=True)
+        _clear(target)
         _keep(source, target, (*KEPT, MAP) if job.keeps_map else KEPT)
         facts: dict[str, Any] = {"digest": job.digest, "state": state, "attempts": attempts}
         if state == "finished":

@@ -122,12 +122,13 @@ class Group:
 
 
 def find_runs(directories: Sequence[Path]) -> list[Run]:
-    """Every run in or below the directories, once, in the order of their names."""
+    """Every run in or below the directories, once, in the order of their names; those in the making do not count."""
     found: set[Path] = set()
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise InputError(f"{directory} is no directory; give run or study directories")
-        found |= runs_below(directory)
+        configs = (path.resolve() for path in holders_of("config.json", directory))
+        found |= {path for path in configs if not _is_in_the_making(path, directory.resolve())}
     if not found:
         return []
     parent = os.path.commonpath([path.parent for path in found])
@@ -136,16 +137,11 @@ def find_runs(directories: Sequence[Path]) -> list[Run]:
     return _once(run for run in runs if isinstance(run.config.get("task"), str))
 
 
-def runs_below(directory: Path) -> set[Path]:
-    """What may be a run, wherever it lies; those that a study is making do not count."""
-    configs = (path.resolve() for path in holders_of("config.json", directory))
-    return {path for path in configs if not _is_in_the_making(path, directory.resolve())}
-
-
 def holders_of(name: str, directory: Path) -> Iterator[Path]:
     """Directories with such a file, here and below, also while others come and go; not inside of what a run saves."""
     for place, below, files in os.walk(directory):
-        below[:] = [inner for inner in below if inner not in ("checkpoints", "replay")]
+        if "config.json" in files:
+            below[:] = [inner for inner in below if inner not in ("checkpoints", "replay")]
         if name in files:
             yield Path(place)
 

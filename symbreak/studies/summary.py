@@ -16,8 +16,8 @@ from typing import Any
 from symbreak.errors import InputError, StorageFault, SymbreakError
 from symbreak.storage.files import alone_in, replace_file
 from symbreak.studies.plans import Job, digest_of
-from symbreak.studies.records import checksums
-from symbreak.studies.report_runs import RETURN, Run, find_runs, group_runs, holders_of, read_json, runs_below
+from symbreak.studies.records import checksums, is_whole
+from symbreak.studies.report_runs import RETURN, Run, find_runs, group_runs, holders_of, read_json
 from symbreak.studies.report_tables import summarise
 from symbreak.training.record import read_config
 
@@ -52,7 +52,7 @@ def require_summary(results: Path) -> None:
 
 def summary_of(directory: Path) -> dict[str, Any]:
     """Study → setting → method → figures, from the raw logs, of a study or of all in a directory."""
-    return {study.name: summarise(group_runs(_runs_of(study))) for study in _studies_in(directory)}
+    return {study.name: summarise(group_runs(_whole_runs_of(study))) for study in _studies_in(directory)}
 
 
 def _studies_in(directory: Path) -> list[Path]:
@@ -62,10 +62,10 @@ def _studies_in(directory: Path) -> list[Path]:
     return sorted(path.parent for path in directory.glob("*/plan.json"))
 
 
-def _runs_of(study: Path) -> list[Run]:
-    """Those whose records are whole."""
+def _whole_runs_of(study: Path) -> list[Run]:
+    """Runs count by whole records alone, here as for whoever makes the runs."""
     records = study / "records"
-    return [run for run in find_runs([records] if records.is_dir() else []) if (run.directory / "record.json").exists()]
+    return [run for run in find_runs([records] if records.is_dir() else []) if is_whole(run.directory)]
 
 
 def _write(path: Path, content: Any) -> Path:
@@ -105,7 +105,7 @@ def verify(directory: Path) -> int:
         _require_whole(study, plan)
         _require_alike(study, plan)
         runs, asked = runs + len(plan), asked | {study / "records" / name for name in plan}
-    if strange := sorted(runs_below(directory) - asked):
+    if strange := sorted({run.directory for run in find_runs([directory])} - asked):
         raise InputError(f"{strange[0]} is no run of a study, and a report would count it; move it elsewhere")
     one = studies == [directory]
     results = directory.parent if one else directory
@@ -124,7 +124,7 @@ def _require_whole(study: Path, plan: dict[str, str]) -> None:
     there = {*holders_of("config.json", study / "records"), *holders_of("record.json", study)}
     if strange := sorted(there - {study / "records" / name for name in plan}):
         raise InputError(f"{strange[0]} was not asked for; run the study so, or delete it")
-    for run in _runs_of(study):
+    for run in find_runs([study / "records"] if plan else []):
         facts = read_json(run.directory / "record.json")
         if facts.get("state") != run.state or not run.settled:
             raise InputError(f"{run.directory} is {facts.get('state')} by its record, {run.state} by itself")

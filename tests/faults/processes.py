@@ -103,13 +103,14 @@ def workers(tier: Tier, scratch: Path) -> Outcome:
     number, kills = (24, 22) if tier == "full" else (1, 1)
     settings = {"width": 8, "batch": 8, "capacity": 300, "learning_starts": 50}
     base = RunConfig("grid-0", "vanilla", steps=400, evaluations=4, episodes=2, checkpoint_every=50, agent=settings)
+    out = scratch / "results" / "study"  # a study takes over records beside it: nothing must lie there
     jobs = [Job("grid-0", replace(base, seed=seed)) for seed in range(number)]
-    killer = Killer(scratch, kills)
-    table = run_local(jobs, scratch, show=killer, keep_runs=True, poll=0.02)
-    problems = [problem_of(lambda e=entry: _once(scratch, e), entry.job.name) for entry in table]
+    killer = Killer(out, kills)
+    table = run_local(jobs, out, show=killer, keep_runs=True, poll=0.02)
+    problems = [problem_of(lambda e=entry: _once(out, e), entry.job.name) for entry in table]
     problems.append(None if len(killer.killed) == kills else f"only {len(killer.killed)} workers were killed")
-    problems.append(problem_of(lambda: _as_if_never_killed(scratch, jobs[0]), "never killed"))
-    again = run_local(jobs, scratch, poll=0.02)
+    problems.append(problem_of(lambda: _as_if_never_killed(out, jobs[0]), "never killed"))
+    again = run_local(jobs, out, poll=0.02)
     started = sum(entry.attempts for entry in again)
     problems.append(None if not started else f"{started} finished jobs were run again")
     lost = sum(entry.state != "finished" for entry in table)

@@ -30,6 +30,38 @@ def test_the_core_of_another_run_comes_last(monkeypatch):
                 other.communicate()
 
 
+COUNT = """
+import os, sys
+{before}
+from symbreak.process.cores import use_one_core
+use_one_core()
+import jax
+jax.numpy.ones(3).sum().block_until_ready()
+threads = [open(f"/proc/self/task/{{task}}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+print(len(os.sched_getaffinity(0)), threads.count("tf_XLAEigen"))
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize(
+    ("before", "one"),
+    [("", True), ("import symbreak.studies.patch", True), ("import jax; jax.numpy.ones(3).sum()", False)],
+)
+def test_a_process_takes_one_core_where_jax_has_not_counted_them(before, one):
+    """What JAX computes with is counted by its threads; where it has begun, the process stays as it is."""
+    script = COUNT.format(before=before)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    cores, threads = map(int, done.stdout.split())
+    assert cores == threads == (1 if one else len(os.sched_getaffinity(0)))
+
+
+def test_a_worker_of_a_study_chooses_before_jax_is_there():
+    """Its core, and the cache of compiled programs, of which JAX reads when it is imported."""
+    script = "import sys, symbreak.studies.worker; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_processes_that_see_the_same_begin_elsewhere(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8})
     monkeypatch.setattr("symbreak.process.cores._only_core", lambda status: None)

@@ -68,9 +68,10 @@ def test_a_killed_worker_and_a_lost_node_leave_no_trace(tmp_path):
         assert not Path(f"/proc/{process}").exists()
 
     planned = runpy.run_path(str(DRILL))["jobs"]()
-    run_local(planned, tmp_path / "local", poll=0.1)
-    assert prints(tmp_path / "cluster", planned) == prints(tmp_path / "local", planned)
-    assert len(set(prints(tmp_path / "local", planned))) == 4
+    alone = tmp_path / "elsewhere" / "local"  # beside the other, it would take that one's records over
+    assert [entry.attempts for entry in run_local(planned, alone, poll=0.1)] == [1, 1, 1, 1]
+    assert prints(tmp_path / "cluster", planned) == prints(alone, planned)
+    assert len(set(prints(alone, planned))) == 4
     # Nothing is made again, and no cluster is asked for it.
     assert [entry.attempts for entry in run_local(planned, tmp_path / "cluster")] == [0, 0, 0, 0]
 

@@ -20,8 +20,9 @@ from symbreak.commands.studying import study
 from symbreak.errors import InputError, Interrupted, StorageFault
 from symbreak.process.watch import SIGNALS, Watch
 from symbreak.storage.directory import DirectoryInUse, lock_run_directory
+from symbreak.storage.files import replace_file
 from symbreak.studies import worker
-from symbreak.studies.launch import Progress, arguments_of, begin, log_of, run_local, settle
+from symbreak.studies.launch import Progress, arguments_of, begin, log_of, look, run_local, settle
 from symbreak.studies.plans import Job, plan
 from symbreak.studies.progress import LINE, RECENT, LiveTable, TimeLeft, print_plan
 from symbreak.studies.records import (
@@ -94,8 +95,12 @@ def test_a_damaged_record_is_no_record(tmp_path, jobs, name, damage):
     (run / "status.json").write_text('{"state": "finished", "step": 1}')
     write_record(out, jobs[0], "finished", 1, seal="0123")
     assert recorded(out, jobs[0]) == "finished"
+    with pytest.raises(InputError, match="choose another --out"):
+        refuse_replacing(out, [replace(jobs[0], config=replace(jobs[0].config, steps=7))])
+    shutil.rmtree(run)
     damage(record_directory(out, jobs[0]) / name)
     assert recorded(out, jobs[0]) is None
+    refuse_replacing(out, jobs[:1])
     assert take_over(tmp_path / "beside", jobs[:1]) == 0
 
 
@@ -206,7 +211,8 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(tmp_
 
 
 @pytest.mark.parametrize(
-    ("code", "says", "reason"), [(-9, "", "killed by SIGKILL"), (4, "new", "new"), (4, "", "exit code 4")]
+    ("code", "says", "reason"),
+    [(-9, "", "killed by SIGKILL"), (-40, "", "killed by signal 40"), (4, "new", "new"), (4, "", "exit code 4")],
 )
 def test_the_reason_of_a_failure_is_of_the_last_try(tmp_path, jobs, code, says, reason):
     log = log_of(tmp_path, jobs[0])
@@ -230,6 +236,30 @@ def test_a_run_that_was_asked_to_stop_has_not_failed_as_long_as_it_gets_on(tmp_p
         settle(tmp_path, entry, Interrupted.exit_code, keep_runs=False)
         told.append((entry.state, entry.attempts))
     assert told == [("waiting", 0)] * 4 + [("waiting", 1), ("waiting", 2), ("failed", 3)]
+
+
+def test_a_run_that_was_killed_gets_on_from_its_checkpoint(tmp_path, jobs):
+    """The step that it had told when it was killed is ahead of that; to come that far again is not asked for."""
+    entry, run = Progress(jobs[0]), run_directory(tmp_path, jobs[0])
+    run.mkdir(parents=True)
+
+    def tell(step):
+        (run / "status.json").write_text(json.dumps({"state": "running", "step": step}))
+        look(tmp_path, entry)
+
+    begin(tmp_path, entry)
+    tell(190)
+    settle(tmp_path, entry, -9, keep_runs=False)
+    assert (entry.state, entry.attempts) == ("waiting", 1)
+    begin(tmp_path, entry)
+    for step in (100, 150):
+        tell(step)
+    settle(tmp_path, entry, Interrupted.exit_code, keep_runs=False)
+    assert (entry.state, entry.attempts) == ("waiting", 1)
+    begin(tmp_path, entry)
+    tell(150)
+    settle(tmp_path, entry, Interrupted.exit_code, keep_runs=False)
+    assert (entry.state, entry.attempts) == ("waiting", 2)
 
 
 def test_a_record_names_the_code_of_the_process_that_made_the_run(tmp_path, jobs, monkeypatch):
@@ -346,7 +376,7 @@ def test_a_failed_record_keeps_nothing_of_a_former_one(tmp_path, jobs):
     assert verify(tmp_path) == 1
 
 
-def test_a_failed_run_is_no_reason_to_make_one_that_is_there(tmp_path, jobs):
+def test_a_failed_run_is_no_reason_to_make_one_that_is_there(tmp_path, jobs, monkeypatch):
     mine, other = tmp_path / "mine", tmp_path / "other"
     for place, state in ((mine, "failed"), (other, "finished")):
         run_directory(place, jobs[0]).mkdir(parents=True)
@@ -354,8 +384,23 @@ def test_a_failed_run_is_no_reason_to_make_one_that_is_there(tmp_path, jobs):
         for name in ("metrics.jsonl", "status.json"):
             (run_directory(place, jobs[0]) / name).write_text("{}")
         write_record(place, jobs[0], state, 1, seal="0123")
+    for name in ("metrics.jsonl", "status.json", "record.json"):  # a kill before any of them leaves no record
+        with monkeypatch.context() as patched:
+            patched.setattr("symbreak.studies.records.replace_file", dying_before(name))
+            with pytest.raises(KeyboardInterrupt):
+                take_over(mine, jobs)
+        assert not (record_directory(mine, jobs[0]) / "record.json").exists()
     assert take_over(mine, jobs) == 1
     assert recorded(mine, jobs[0]) == "finished"
+
+
+def dying_before(name):
+    def replace_or_die(path, content):
+        if path.name == name:
+            raise KeyboardInterrupt
+        replace_file(path, content)
+
+    return replace_or_die
 
 
 def test_a_study_that_was_taken_over_stops(tmp_path, monkeypatch):

@@ -18,7 +18,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from symbreak.errors import InputError, StorageFault
-from symbreak.studies import draw_curves, make_report
+from symbreak.studies.report import make_report
+from symbreak.studies.report_figures import draw_curves
 from symbreak.studies.report_runs import find_runs, group_runs, holders_of, natural
 from symbreak.studies.report_tables import compare, overall, summarise
 from symbreak.tasks.gridworld import GridWorld
@@ -188,13 +189,19 @@ def test_labels_say_what_differs(tmp_path):
 
 
 def test_runs_are_found_while_others_come_and_go(tmp_path):
-    for name in ("a", "b", "c/checkpoints/step-5"):
+    for name in ("a", "b"):
         write_run(tmp_path / name)
     found = holders_of("config.json", tmp_path)
     first = next(found)
     shutil.rmtree(tmp_path / "b" if first.name == "a" else tmp_path / "a")
-    assert list(found) == []  # and nothing that a run saves is another run
+    assert list(found) == []
     assert [run.directory for run in find_runs([tmp_path])] == [first]
+
+
+def test_what_a_run_saves_is_no_other_run(tmp_path):
+    for name in ("a", "a/checkpoints/step-5", "replay/seed-0"):  # the last one is somebody's name for a set of runs
+        write_run(tmp_path / name)
+    assert [run.directory for run in find_runs([tmp_path])] == [tmp_path / "a", tmp_path / "replay" / "seed-0"]
 
 
 def test_half_a_last_line_is_a_run_that_writes(tmp_path):

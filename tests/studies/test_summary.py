@@ -57,19 +57,27 @@ def test_the_summary_holds_what_the_logs_say(results):
 
 def test_what_has_no_score_is_no_seed_and_what_went_on_elsewhere_is_counted(results):
     """Half of a damaged set of records is neither a figure with an interval nor a crash of the table."""
-    records = results / "grid-obstacles" / "records" / "grid-20" / "exact"
+    study = results / "grid-obstacles"
+    records = study / "records" / "grid-20" / "exact"
     (records / "seed-0" / "status.json").write_text('{"state": "finished", "exact": false}')
+    seal(records / "seed-0")
     (records / "seed-1" / "metrics.jsonl").unlink()
+    seal(records / "seed-1")
     found = summary_of(results)["grid-obstacles"]["grid-20"]["exact"]
     assert (found["seeds"], found["inexact"]) == (1, 1)
-    shutil.copytree(records, records.with_name("partial"))
-    for path in records.with_name("partial").glob("*/*.json"):  # other runs, of another method
-        path.write_text(path.read_text().replace("exact", "partial"))
+    (other,) = plan("grid-obstacles", seeds=1, methods=["partial"], settings=["grid-20"])
+    write_record(study, other, final=0.5)
     found = summary_of(results)
     assert found["grid-obstacles"]["grid-20"]["exact"]["less"]["partial"]["final"]["low"] is None
     for row in found["grid-obstacles"]["grid-20"].values():
         row["seeds"] = 3
     sections_of(found)
+
+
+def seal(record: Path) -> None:
+    """Its files are taken to be as they were recorded."""
+    facts = json.loads((record / "record.json").read_text())
+    (record / "record.json").write_text(json.dumps(facts | {"files": checksums(record)}))
 
 
 def test_a_plan_grows_with_what_is_asked_for(results):
@@ -171,6 +179,12 @@ def test_a_run_beside_the_records_that_a_page_would_count_is_noticed(results, pl
         verify(results)
 
 
+def test_a_configuration_of_something_else_is_no_run(results):
+    (results / "notes").mkdir()
+    (results / "notes" / "config.json").write_text('{"rate": 1}')
+    assert verify(results) == len(find_runs([results])) == 2
+
+
 def test_a_run_in_the_making_is_no_reason_to_refuse(results):
     study = results / "grid-obstacles"
     shutil.copytree(study / "records/grid-20/exact/seed-0", study / "runs/grid-20/exact/seed-4")
@@ -180,7 +194,13 @@ def test_a_run_in_the_making_is_no_reason_to_refuse(results):
 
 def test_what_is_not_whole_is_not_summed_up(results):
     study = results / "grid-obstacles"
-    (study / "records" / "grid-20" / "exact" / "seed-1" / "record.json").unlink()  # a copy that was cut short
+    record = study / "records" / "grid-20" / "exact" / "seed-1"
+    whole = (record / "metrics.jsonl").read_text()
+    (record / "metrics.jsonl").write_text(whole.replace("1.25", "9.25"))
+    assert summary_of(results)["grid-obstacles"]["grid-20"]["exact"]["final"]["mean"] == 0.25
+    (record / "metrics.jsonl").write_text(whole)
+    assert summary_of(results)["grid-obstacles"]["grid-20"]["exact"]["seeds"] == 2
+    (record / "record.json").unlink()  # a copy that was cut short
     assert json.loads(write_summary(results).read_text())["grid-obstacles"]["grid-20"]["exact"]["seeds"] == 1
     (study / "plan.json").unlink()
     add_to_plan(results / "unrouted", [])
