@@ -88,6 +88,7 @@ studies: setup  ## the runs of the results that are not there yet; STUDIES=--dry
 	$(STUDY) manipulation --settings ur5e-reach $(THREE) --steps 100000
 	$(STUDY) grid-paper
 	$(STUDY) grid-coin
+	$(STUDY) grid-floors --methods vanilla exact rpp partial partial-coin
 	$(STUDY) propagation
 	$(STUDY) predictor-steps
 	$(STUDY) stability
