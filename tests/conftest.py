@@ -6,6 +6,7 @@ Environment variables rather than settings, so that the processes a test starts 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Two workers share two cores: more threads in each only wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell starts what it puts into the background deaf to ctrl-c, and so would be every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before the first import of the package: every annotated function of it then checks its arguments and its result. A
 # whole number is a float, as for a static checker.
